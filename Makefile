@@ -1,0 +1,58 @@
+# `make` prints what there is. PYTHON chooses the interpreter, as in `make test PYTHON=python3.9`.
+
+PYTHON  ?= python3
+VENV    ?= .venv
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+# A tool is taken from $(PYTHON) where it is importable, else from $(VENV), which is made for it.
+with = $$($(PYTHON) -c 'import $(1)' 2>/dev/null && echo '$(PYTHON)' || echo '$(VENV)/bin/python')
+
+TESTED = orch.py tests
+TYPED  = orch.py tests/tools
+
+.DEFAULT_GOAL := help
+.PHONY: help build test fast lint bench install uninstall clean distclean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# Always built anew: which Pythons are found is part of the input, and it takes a second or two.
+build:  ## build dist/orch, the one-file program
+	$(PYTHON) tests/tools/build.py dist/orch
+
+test: build pytest-ready  ## run all tests on the built program (makes $(VENV) if pytest is missing)
+	@$(call with,pytest) -m pytest
+
+fast: pytest-ready  ## run the tests that start no process: core, docstrings, structure
+	@$(call with,pytest) -m pytest -m fast
+
+lint: lint-ready  ## check style and types with ruff and mypy
+	@$(call with,ruff) -m ruff check $(TESTED)
+	@$(call with,mypy) -m mypy $(TYPED)
+
+bench: build  ## measure start-up and the cost of a run
+	$(PYTHON) tests/tools/bench.py dist/orch
+
+install: build  ## copy the program to $(DESTDIR)$(PREFIX)/bin
+	mkdir -p '$(DESTDIR)$(PREFIX)/bin'
+	install -m 755 dist/orch '$(DESTDIR)$(PREFIX)/bin/orch'
+
+uninstall:  ## remove the installed program
+	rm -f '$(DESTDIR)$(PREFIX)/bin/orch'
+
+clean:  ## remove what was built
+	rm -rf dist build *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
+
+distclean: clean  ## remove the virtual environments too
+	rm -rf .venv .venv-*
+
+.PHONY: pytest-ready lint-ready
+pytest-ready:
+	@$(PYTHON) -c 'import pytest' 2>/dev/null || $(VENV)/bin/python -c 'import pytest' 2>/dev/null || { \
+	  $(PYTHON) -m venv '$(VENV)' && '$(VENV)/bin/python' -m pip install --quiet pytest 'setuptools>=77'; }
+
+lint-ready:
+	@{ $(PYTHON) -c 'import ruff, mypy' || $(VENV)/bin/python -c 'import ruff, mypy'; } 2>/dev/null || { \
+	  $(PYTHON) -m venv '$(VENV)' && '$(VENV)/bin/python' -m pip install --quiet ruff mypy; }

@@ -1,0 +1,257 @@
+"""Where settings come from, how they merge, and what a checkout may not set."""
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import claude_ok, codex_ok, step
+
+EXAMPLE = {
+    "$schema": "https://example.org/schema.json", "_note": "keys that begin with _ are comments",
+    "order": ["claude", "codex"],
+    "agents": {"claude": {"args": ["+", "--strict-mcp-config"], "env": {"CLAUDE_CODE_MAX_RETRIES": "2"}},
+               "mine": {"command": ["my-agent"], "output": "text", "limit_patterns": ["credits? used up"]}},
+    "rules": [{"match": "\\b(refactor|rename)\\b", "agent": "codex", "model": "some-model", "effort": "high", "context": "lean"},
+              {"keywords": ["docs", "readme"], "agent": "claude", "complexity": "simple"},
+              {"paths": ["*.css", "web/**"], "agent": "claude"}],
+    "contexts": {"lean": {"claude": ["--strict-mcp-config"], "codex": ["-c", "mcp_servers={}"]}},
+    "model_map": {"simple": {"claude": "a-small-model"}, "complex": {"claude": "a-large-model", "codex": "another"}},
+    "access": "edit", "timeout": "1h", "idle_timeout": 0, "deadline": 0, "limit_grace": "30s", "default_cooldown": "5m",
+    "handoff": {"summary": True, "diff_chars": 12000},
+    "usage": {"keep_days": 90}, "jobs": {"prompt": True},
+    "roles": {"reviewer": {"agent": "codex", "writes": False, "prompt": "You review", "agent_args": {"codex": []},
+                           "on_failure": "continue"},
+              "planner": {"prompt": "You plan"}, "builder": {"prompt": "You build"}, "tester": {"prompt": "You test"},
+              "artist": {"capability": "image", "prompt": "You draw"}},
+    "teams": {"full": ["planner", "builder", "reviewer", "tester"]},
+    "auto": {"enabled": False, "max_roles": 3, "rules": [{"role": "tester", "keywords": ["test", "tests"], "priority": 1}]},
+    "pipeline": {"max_parallel": 2, "handoff_chars": 6000},
+    "trusted_projects": ["~/src/mine"],
+}
+
+
+def test_the_documented_example_is_right(orch):
+    orch.configure(EXAMPLE)
+    result = orch("config", "check")
+    assert (result.code, result.err) == (0, ""), result
+
+
+def test_no_config_at_all_is_right(orch):
+    assert orch("config", "check").code == 0
+    assert orch("config").code == 0
+
+
+def test_an_empty_object_and_comments_change_nothing(orch):
+    plain = orch("config").out
+    orch.configure({"_note": "x", "$schema": "y", "agents": {"_note": "z", "claude": {"_why": "w"}}})
+    assert orch("config", "check").code == 0
+    assert orch("config").out == plain
+
+
+def test_objects_merge_and_arrays_replace_or_extend(orch, fake):
+    orch.configure({"agents": {"claude": {"args": ["+", "--more"]}}, "order": ["codex", "claude"]})
+    fake("claude", claude_ok(), claude_ok())
+    fake("codex", codex_ok())
+    orch("hi")
+    orch("-a", "claude", "hi")
+    orch.configure({"agents": {"claude": {"args": ["-p", "--output-format", "stream-json", "--verbose"]}}})
+    orch("hi")
+    codex, extended, replaced = fake.calls
+    assert codex.agent == "codex"
+    assert "--more" in extended.argv and "-p" in extended.argv
+    assert "--more" not in replaced.argv
+
+
+def test_the_config_option_takes_the_place_of_the_users_config(orch, fake):
+    orch.configure({"order": ["codex"]})
+    other = orch.configure({"order": ["claude"]}, orch.base / "other.json")
+    fake("claude", claude_ok())
+    fake("codex", codex_ok())
+    orch("hi")
+    orch("--config", str(other), "hi")
+    assert fake.names == ["codex", "claude"]
+
+
+def test_an_option_wins_over_the_config(orch, fake):
+    orch.configure({"order": ["codex"], "timeout": "1h"})
+    fake("claude", claude_ok())
+    fake("codex")
+    orch("-a", "claude", "hi")
+    assert fake.names == ["claude"]
+
+
+def test_config_shows_the_merged_values_and_where_each_came_from(orch, repo):
+    orch.configure({"timeout": "7m"})
+    orch.configure({"order": ["codex", "claude"]}, repo / ".orch" / "config.json")
+    shown = orch("config").out.splitlines()
+    timeout = [line for line in shown if "timeout" in line and "idle" not in line]
+    assert any(("420" in line or "7m" in line) and "config.json" in line for line in timeout), shown
+    assert any("codex" in line and ".orch/config.json" in line for line in shown), shown
+    assert any("default" in line or "built-in" in line for line in shown), shown
+    assert orch("config", "show").out.splitlines() == shown
+
+
+def test_a_user_adds_an_agent(orch, fake):
+    orch.configure({"agents": {"mine": {"command": ["mine", "exec"], "output": "text", "prompt_args": ["--prompt={prompt}"],
+                                        "model_args": ["--model", "{model}"]}}, "order": ["mine"]})
+    fake("mine", step(stdout="hello\n"))
+    assert orch("-m", "m1", "-v", "say -x").out == "hello\n"
+    assert fake.call.argv[0] == "exec"
+    assert fake.call.argv[-1] == "--prompt=say -x"
+    assert "m1" in fake.call.argv
+
+
+def test_a_disabled_agent_is_not_used(orch, fake):
+    orch.configure({"agents": {"claude": {"enabled": False}}})
+    fake("claude")
+    fake("codex", codex_ok())
+    orch("hi")
+    assert fake.names == ["codex"]
+
+
+def test_init_writes_an_example_that_is_right(orch):
+    result = orch("init")
+    assert result.code == 0
+    json.loads((orch.home / "config.json").read_text())
+    assert orch("config", "check").code == 0
+
+
+# --- the schema ----------------------------------------------------------
+
+TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
+NESTED = {"properties", "patternProperties", "$defs", "definitions"}
+SINGLE = {"additionalProperties", "items", "not", "propertyNames", "contains", "if", "then", "else"}
+SEVERAL = {"anyOf", "oneOf", "allOf", "prefixItems"}
+
+
+def check_schema(schema, root, where="#"):
+    """Assert what the meta-schema of JSON Schema says, as far as a config's schema needs it."""
+    assert isinstance(schema, (dict, bool)), where
+    if isinstance(schema, bool):
+        return
+    kinds = schema.get("type", [])
+    assert set([kinds] if isinstance(kinds, str) else kinds) <= TYPES, where
+    assert isinstance(schema.get("enum", ["x"]), list) and schema.get("enum", ["x"]), where
+    assert isinstance(schema.get("description", ""), str), where
+    if "$ref" in schema:
+        resolve(schema["$ref"], root)
+    for key in NESTED & set(schema):
+        for name, child in schema[key].items():
+            check_schema(child, root, f"{where}/{key}/{name}")
+    for key in SINGLE & set(schema):
+        check_schema(schema[key], root, f"{where}/{key}")
+    for key in SEVERAL & set(schema):
+        for number, child in enumerate(schema[key]):
+            check_schema(child, root, f"{where}/{key}/{number}")
+
+
+def resolve(reference, root):
+    """What `#/$defs/x` names."""
+    assert reference.startswith("#"), reference
+    for part in reference.split("/")[1:]:
+        root = root[part]
+    return root
+
+
+def test_the_schema_is_one(orch):
+    schema = orch("config", "schema").json
+    assert schema["type"] == "object"
+    assert schema["$schema"].startswith(("http://json-schema.org/", "https://json-schema.org/"))
+    check_schema(schema, schema)
+
+
+def test_the_schema_knows_every_documented_key(orch):
+    schema = orch("config", "schema").json
+    known = set(schema["properties"])
+    assert {key for key in EXAMPLE if key[0] not in "_$"} <= known
+    for name in ("handoff", "usage", "jobs", "auto", "pipeline"):
+        part = schema["properties"][name]
+        part = resolve(part["$ref"], schema) if "$ref" in part else part
+        assert set(EXAMPLE[name]) <= set(part["properties"]), name
+
+
+# --- a checkout is not trusted -------------------------------------------
+
+REFUSED = [
+    ("agents", {"agents": {"claude": {"command": ["/bin/sh"]}}}),
+    ("agents", {"agents": {"claude": {"env": {"X": "1"}}}}),
+    ("contexts", {"contexts": {"lean": {"claude": ["--evil"]}}}),
+    ("model_map", {"model_map": {"simple": {"claude": "m"}}}),
+    ("roles", {"roles": {"r": {"prompt": "p", "agent_args": {"claude": ["--evil"]}}}}),
+    ("access", {"access": "full"}),
+    ("access", {"access": "own"}),
+    ("timeout", {"timeout": "9h"}),
+    ("timeout", {"timeout": 0}),
+    ("usage", {"usage": {"keep_days": 1}}),
+    ("jobs", {"jobs": {"prompt": False}}),
+    ("default_cooldown", {"default_cooldown": 1}),
+    ("handoff", {"handoff": {"summary": False}}),
+    ("auto", {"auto": {"enabled": True}}),
+    ("trusted_projects", {"trusted_projects": ["/"]}),
+    ("match", {"rules": [{"match": "(a+)+$", "agent": "claude"}]}),
+    ("model", {"rules": [{"keywords": ["hi"], "agent": "claude", "model": "dear"}]}),
+    ("effort", {"rules": [{"keywords": ["hi"], "agent": "claude", "effort": "high"}]}),
+]
+
+
+@pytest.mark.parametrize(("key", "config"), REFUSED, ids=[json.dumps(config)[:50] for _, config in REFUSED])
+def test_a_checkout_may_not_set_what_could_do_harm(orch, fake, repo, key, config):
+    orch.configure(config, repo / ".orch" / "config.json")
+    fake("claude", claude_ok("42"), claude_ok())
+    result = orch("hi there")
+    assert (result.code, result.out) == (0, "42\n"), result
+    assert len(result.notices) == 1, result
+    assert key in result.notices[0] and "trusted_projects" in result.notices[0]
+    assert not {"X"} & set(fake.calls[0].env)
+    assert not {"--evil", "dear", "high"} & set(fake.calls[0].argv)
+    assert len(orch("--json", "hi there").json["warnings"]) == 1
+
+
+def test_a_checkout_may_order_route_narrow_and_shorten(orch, fake, repo):
+    orch.configure({"roles": {"builder": {"prompt": "You build"}}})
+    config = {"order": ["codex", "claude"], "access": "read", "timeout": "10m", "idle_timeout": "5m", "deadline": "20m",
+              "rules": [{"keywords": ["docs"], "agent": "claude"}, {"paths": ["*.css"], "agent": "claude"}],
+              "teams": {"mine": ["builder"]}}
+    orch.configure(config, repo / ".orch" / "config.json")
+    fake("claude", claude_ok())
+    fake("codex", codex_ok())
+    assert [orch("hi").err, orch("write the docs").err] == ["", ""]
+    assert fake.names == ["codex", "claude"]
+    assert "read-only" in " ".join(fake.calls[0].argv)
+
+
+def test_a_team_of_a_checkout_is_made_of_the_users_roles(orch, fake, repo):
+    orch.configure({"teams": {"mine": ["stranger"]}}, repo / ".orch" / "config.json")
+    fake("claude")
+    result = orch("--team", "mine", "hi")
+    assert result.code == 2
+    assert fake.calls == []
+
+
+def test_a_trusted_checkout_may_set_anything(orch, fake, repo):
+    orch.configure({"trusted_projects": [str(repo)]})
+    orch.configure({"agents": {"claude": {"env": {"X": "1"}}}}, repo / ".orch" / "config.json")
+    fake("claude", claude_ok(), claude_ok())
+    assert orch("hi").err == ""
+    assert fake.calls[0].env["X"] == "1"
+    (repo / "sub").mkdir()
+    orch("hi", cwd=repo / "sub")
+    assert fake.calls[1].env["X"] == "1"
+
+
+def test_trust_may_be_written_with_a_tilde_and_reached_through_a_link(orch, fake, repo):
+    (orch.user_home / "link").symlink_to(repo)
+    orch.configure({"trusted_projects": ["~/link"]})
+    orch.configure({"agents": {"claude": {"env": {"X": "1"}}}}, repo / ".orch" / "config.json")
+    fake("claude", claude_ok())
+    orch("hi")
+    assert fake.call.env["X"] == "1"
+
+
+def test_the_config_of_a_directory_that_is_no_repository_is_not_read(orch, fake):
+    orch.configure({"order": ["codex"]}, orch.work / ".orch" / "config.json")
+    fake("claude", claude_ok())
+    fake("codex", codex_ok())
+    fake.forgive_unused = True
+    orch("hi")
+    assert fake.names == ["claude"]

@@ -1,0 +1,66 @@
+"""`-n` prints the route and the exact argument lists; it starts nothing and writes nothing."""
+from __future__ import annotations
+
+import pytest
+from conftest import claude_ok
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["-a", "codex"], ["-m", "some-model", "--access", "read"], ["--", "--help"]])
+def test_a_dry_run_starts_and_writes_nothing(orch, fake, repo, options):
+    fake("claude")
+    fake("codex")
+    before = sorted(repo.rglob("*"))
+    result = orch("-n", "hi", *options)
+    assert result.code == 0, result
+    assert result.out
+    assert fake.calls == [] and fake.login_checks == []
+    assert not orch.home.exists()
+    assert sorted(repo.rglob("*")) == before
+
+
+def test_a_dry_run_shows_what_a_run_would_start(orch, fake):
+    fake("claude", claude_ok())
+    shown = orch("-n", "-m", "some-model", "fix the bug").out
+    orch("-m", "some-model", "fix the bug")
+    for word in ["claude", *fake.call.argv]:
+        assert word in shown, (word, shown)
+
+
+def test_a_dry_run_in_json_holds_the_argument_lists(orch, fake):
+    fake("claude", claude_ok())
+    value = orch("-n", "--json", "fix it's $(bug)").json
+    orch("fix it's $(bug)")
+    wanted = ["claude", *fake.call.argv]
+
+    def lists(node):
+        if isinstance(node, list):
+            yield node
+        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            yield from lists(child)
+    assert any(found[-len(wanted) + 1:] == wanted[1:] and found[0].endswith("claude") for found in lists(value) if found), value
+
+
+def test_a_dry_run_shows_the_order_of_failover_and_why_an_agent_is_skipped(orch, fake):
+    fake("claude")
+    fake("codex")
+    orch("cooldown", "set", "claude", "1h")
+    shown = orch("-n", "hi").out
+    assert "codex" in shown and "claude" in shown
+
+
+def test_a_dry_run_refuses_what_a_run_refuses(orch, fake):
+    fake("claude")
+    assert orch("-n", "-a", "claud", "hi").code == 2
+    assert orch("-n", "").code == 2
+
+
+def test_a_dry_run_of_roles_shows_each(orch, fake):
+    orch.configure({"roles": {"planner": {"prompt": "You plan"}, "builder": {"prompt": "You build"}},
+                    "teams": {"duo": ["planner", "builder"]}})
+    before = (orch.home / "config.json").read_bytes()
+    fake("claude")
+    shown = orch("-n", "--team", "duo", "hi").out
+    assert "planner" in shown and "builder" in shown
+    assert fake.calls == []
+    assert [path.name for path in orch.home.iterdir()] == ["config.json"]
+    assert (orch.home / "config.json").read_bytes() == before

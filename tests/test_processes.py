@@ -1,0 +1,280 @@
+"""Starting, watching and stopping: nothing hangs, nothing survives, no sibling is touched."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import claude_ok, codex_ok, lines, needs_proc, step, wait_until
+
+# Starts a helper (a sleeper named by `marker`) in its own session, as agents start their tools' shells.
+DETACHED = """
+import subprocess
+helper = subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(60)"], start_new_session=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+"""
+SLEEP = "time.sleep(60)\n"
+IGNORE_TERM = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+
+def test_an_agent_runs_in_a_process_group_of_its_own(orch, fake):
+    fake("claude", claude_ok())
+    orch("hi")
+    assert fake.call.pgid == fake.call.pid
+    assert fake.call.pgid != os.getpgid(0)
+
+
+def test_a_timeout_stops_the_agent(orch, fake):
+    fake("claude", step(run=SLEEP))
+    begun = time.monotonic()
+    result = orch("--json", "--no-failover", "--timeout", "0.5", "hi")
+    assert time.monotonic() - begun < 5
+    attempt = result.json["attempts"][0]
+    assert (result.code, attempt["outcome"], attempt["error_class"]) == (124, "failed", "timeout"), result
+    assert orch.leftovers() == {}
+
+
+def test_an_agent_that_ignores_term_is_killed_after_two_seconds(orch, fake):
+    fake("claude", step(run=IGNORE_TERM + SLEEP))
+    begun = time.monotonic()
+    assert orch("--no-failover", "-t", "0.5", "hi").code == 124
+    assert 2 < time.monotonic() - begun < 7
+    assert orch.leftovers() == {}
+
+
+def test_exit_zero_after_a_timeout_is_still_a_timeout(orch, fake):
+    fake("claude", step(run="signal.signal(signal.SIGTERM, lambda *_: os._exit(0))\n" + SLEEP))
+    assert orch("--no-failover", "-t", "0.5", "hi").code == 124
+
+
+def test_a_timeout_fails_over(orch, fake):
+    fake("claude", step(run=SLEEP))
+    fake("codex", codex_ok("finished"))
+    assert orch("-t", "0.5", "hi").out == "finished\n"
+
+
+def test_silence_is_limited_and_every_sign_of_life_counts(orch, fake):
+    busy = "for _ in range(6):\n    time.sleep(0.2)\n    put(2, b'.')\n"
+    fake("claude", claude_ok("42", run=busy), step(stdout="{", run=SLEEP))
+    assert orch("--idle-timeout", "0.8", "hi").out == "42\n"
+    result = orch("--json", "--no-failover", "--idle-timeout", "0.5", "hi")
+    assert (result.code, result.json["error_class"]) == (124, "silent"), result
+
+
+def test_a_grandchild_that_holds_the_pipes_does_not_hang_the_run(orch, fake):
+    holder = "import subprocess; subprocess.Popen(['sleep', '30'])"
+    fake("claude", claude_ok("42", run=holder))
+    begun = time.monotonic()
+    result = orch("hi")
+    assert time.monotonic() - begun < 5
+    assert result.out == "42\n"
+    assert len(result.notices) == 1, result    # what was left running is named
+    assert any("sleep" in words for words in orch.leftovers().values())
+
+
+def test_what_an_agent_deliberately_left_running_is_left_alone_and_named(orch, fake):
+    fake("claude", claude_ok("42", run=DETACHED))
+    result = orch("hi")
+    assert result.out == "42\n"
+    assert len(result.notices) == 1, result
+    assert len(orch.leftovers()) == 1
+
+
+@needs_proc
+def test_a_timeout_reaches_what_left_the_process_group(orch, fake):
+    fake("claude", step(run=DETACHED + SLEEP))
+    orch("--no-failover", "-t", "1", "hi")
+    assert orch.leftovers() == {}
+
+
+@needs_proc
+def test_a_timeout_reaches_an_orphan_in_a_session_of_its_own(orch, fake):
+    orphan = ("import subprocess\nsubprocess.run([sys.executable, '-IS', '-c', 'import subprocess, sys;"
+              " subprocess.Popen([\"sleep\", \"60\"], start_new_session=True, stdout=2)'])\n")
+    fake("claude", step(run=orphan + SLEEP))
+    orch("--no-failover", "-t", "1", "hi")
+    assert orch.leftovers() == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)
+def test_a_signal_stops_everything_and_ends_orch_by_the_same_signal(orch, fake, number):
+    fake("claude", step(run=DETACHED + SLEEP))
+    fake("codex")
+    process = orch.start("hi")
+    wait_until(lambda: len(orch.leftovers()) >= 3, what="the agent and its helper")
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=10)
+    assert process.returncode == -number
+    assert out == b""
+    assert orch.leftovers() == {}
+    assert fake.names == ["claude"]
+    assert "aborted" in str(orch.state()["jobs"])
+
+
+def test_an_aborted_run_has_a_result(orch, fake):
+    fake("claude", step(run=SLEEP))
+    process = orch.start("--json", "hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=10)
+    import json
+    assert (json.loads(out)["status"], json.loads(out)["exit_code"]) == ("aborted", 143)
+
+
+def test_a_second_interrupt_kills_at_once(orch, fake):
+    fake("claude", step(run=IGNORE_TERM + SLEEP))
+    process = orch.start("hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    time.sleep(0.2)    # for the fake to ignore TERM
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert time.monotonic() - begun < 1.8
+    assert process.returncode == -signal.SIGINT
+    assert orch.leftovers() == {}
+
+
+def test_a_signal_that_was_ignored_at_the_start_stays_ignored(orch, fake):
+    fake("claude", claude_ok("42", run="time.sleep(1)"))
+    process = orch.start("hi", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_until(lambda: fake.calls, what="the agent's start")
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=20)[0] == b"42\n"
+    assert process.returncode == 0
+
+
+def test_stopping_one_run_leaves_its_sibling_alone(orch, fake):
+    fake("claude", step(run=SLEEP))
+    fake("codex", codex_ok("42", run="time.sleep(1.5)"))
+    sibling = orch.start("-a", "codex", "hi")
+    stopped = orch.start("-a", "claude", "hi")
+    wait_until(lambda: len(fake.calls) == 2, what="both starts")
+    stopped.send_signal(signal.SIGTERM)
+    stopped.communicate(timeout=10)
+    assert sibling.communicate(timeout=10)[0] == b"42\n"
+
+
+def test_stop_and_continue_reach_the_agent(orch, fake):
+    fake("claude", claude_ok("42", run="time.sleep(0.8)"))
+    process = orch.start("hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    pid = fake.calls[0].pid
+    process.send_signal(signal.SIGTSTP)
+    wait_until(lambda: state_of(pid) == "T", what="the agent's stop")
+    wait_until(lambda: state_of(process.pid) == "T", what="orch's stop")
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=20)[0] == b"42\n"
+
+
+def state_of(pid):
+    """The letter of a process's state, or None without /proc."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def test_an_agent_that_dies_by_a_signal_is_told_so(orch, fake):
+    fake("claude", step(kill=signal.SIGSEGV))
+    attempt = orch("--json", "--no-failover", "hi").json["attempts"][0]
+    assert (attempt["outcome"], attempt["error_class"]) == ("failed", "signal")
+    assert str(attempt["signal"]) in ("11", "SEGV", "SIGSEGV")
+    assert attempt["exit_code"] is None
+
+
+def peak_kib(process):
+    """Wait for `process`; return the most memory it used. Its own threads and pipes only."""
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return used.ru_maxrss
+
+
+@pytest.mark.parametrize("agent", ["claude", "mine"])
+def test_two_hundred_megabytes_of_output_neither_block_nor_bloat(orch, fake, agent, tmp_path):
+    orch.configure({"agents": {"mine": {"command": ["mine"], "output": "text"}}})
+    event = lines({"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 9000}]}}).encode()
+    fake(agent, step(run=f"block = {event!r} * 100\nfor _ in range(200_000_000 // len(block)):\n    put(1, block)\n"
+                         f"put(1, {claude_ok('END')['stdout'].encode()!r})\n"))
+    with open(tmp_path / "out", "wb") as out:
+        process = orch.start("--no-failover", "-a", agent, "hi", stdout=out)
+        process.stderr.close()
+        used = peak_kib(process)
+    assert process.returncode == 0
+    assert used < 120_000, f"{used} KiB"
+    if agent == "claude":
+        assert (tmp_path / "out").read_text() == "END\n"
+    else:
+        assert 0 < (tmp_path / "out").stat().st_size < 6_000_000
+
+
+def test_a_line_too_long_to_be_true_is_skipped(orch, fake):
+    fake("claude", claude_ok("42", run="") | {"run": "", "stdout": "x" * 9_000_000 + "\n" + claude_ok("42")["stdout"]})
+    assert orch("hi").out == "42\n"
+
+
+def test_a_flood_on_standard_error_does_not_block(orch, fake):
+    fake("claude", claude_ok("42", run="put(2, b'noise\\n' * 2_000_000)"))
+    assert orch("hi").out == "42\n"
+
+
+def test_a_closed_standard_output_ends_as_a_closed_pipe_does(orch, fake):
+    fake("claude", claude_ok("42" * 100_000))
+    process = orch.start("hi")
+    process.stdout.close()
+    process.stderr.read()
+    assert process.wait(timeout=20) in (141, -signal.SIGPIPE)
+
+
+def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
+    talk = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n    time.sleep(0.05)\n"
+    fake("claude", step(run=talk))
+    fake("codex")
+    process = orch.start("--events", "hi")
+    process.stdout.readline()
+    process.stdout.close()
+    process.stderr.read()
+    assert process.wait(timeout=20) in (141, -signal.SIGPIPE)
+    assert orch.leftovers() == {}
+
+
+def test_the_pipe_to_head_ends_as_shells_expect(orch, fake):
+    fake("claude", claude_ok("line\n" * 200_000))
+    done = subprocess.run(["sh", "-c", f"'{orch.program}' hi | head -n 1"], env=orch.env, cwd=orch.work, timeout=30,
+                          capture_output=True, check=False)
+    assert done.stdout == b"line\n"
+    assert b"Traceback" not in done.stderr
+
+
+def test_an_agent_that_reads_no_input_does_not_break_a_long_prompt(orch, fake):
+    fake("claude", claude_ok("42", read_stdin=False))
+    assert orch("-", input="x" * 3_000_000).out == "42\n"
+
+
+def test_an_agent_that_closes_its_output_early_is_waited_for(orch, fake):
+    closing = "os.close(1); os.close(2); time.sleep(0.7); open('late.txt', 'w').write('x')"
+    fake("claude", claude_ok("42", run=closing))
+    assert orch("hi").out == "42\n"
+    assert (orch.work / "late.txt").exists()
+
+
+def test_an_agent_stuck_at_its_limit_is_stopped_and_called_limited(orch, fake):
+    orch.configure({"limit_grace": 1, "order": ["opencode", "claude"]})
+    stuck = 'level=ERROR message="stream error" error.error="AI_APICallError: You have reached your usage limit. Try again in 2 hours."\n'
+    fake("opencode", step(stderr=stuck, run=SLEEP))
+    fake("claude", claude_ok("42"))
+    result = orch("--json", "hi").json
+    assert (result["answer"], result["attempts"][0]["outcome"]) == ("42", "limited")
+    assert orch.leftovers() == {}
+
+
+def test_no_file_of_orch_leaks_into_the_agent(orch, fake):
+    listing = "put(1, (' '.join(sorted(os.listdir('/proc/self/fd'))) + '\\n').encode())"
+    orch.configure({"agents": {"mine": {"command": ["mine"], "output": "text"}}})
+    fake("mine", step(run=listing))
+    numbers = orch("-a", "mine", "hi").out.split()
+    assert set(numbers) <= {"0", "1", "2", "3"}, numbers    # 3: the listing's own

@@ -1,0 +1,191 @@
+"""The prompt arrives at the agent byte for byte, whatever it holds, and standard input never hangs a run."""
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+
+import pytest
+from conftest import claude_ok, codex_ok, one_line_error
+
+HOSTILE = {
+    "help": b"--help",
+    "version": b"--version",
+    "command substitution": b"$(touch x) `touch y` ; touch z & touch w | cat",
+    "quotes": b"it's \"quoted\" \\ and \\\" more '\"'",
+    "newlines": b"one\ntwo\r\n\n\tthree",
+    "emoji": "🎉 ünï – ’".encode(),
+    "invalid UTF-8": b"caf\xe9 \xff\xfe \xc3",
+    "lone dash": b"- a list item",
+    "braces": b"{prompt} {model} %s %(x)s ${HOME} ~ *",
+    "dash dash": b"-- -- --json",
+    "limit text": b"You've hit your usage limit. Try again at 3pm",
+    "escape codes": b"\x1b[31mred\x07",
+    "percent": b"100%",
+}
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "copilot", "opencode"])
+@pytest.mark.parametrize("prompt", HOSTILE.values(), ids=HOSTILE)
+def test_a_prompt_reaches_every_agent_byte_for_byte(orch, fake, agent, prompt):
+    fake(agent, claude_ok())
+    orch("--no-failover", "-q", "-a", agent, "--", prompt)
+    assert fake.call.prompt == prompt
+    assert sum(os.fsencode(word).endswith(prompt) for word in fake.call.argv) == 1
+    assert fake.call.stdin == b""
+    assert list(orch.work.iterdir()) == []
+
+
+def test_the_prompt_stands_after_a_double_dash(orch, fake):
+    fake("claude", claude_ok())
+    orch("--", "--help")
+    assert fake.call.argv[-2:] == ["--", "--help"]
+
+
+@pytest.mark.parametrize("size", [131_000, 131_071, 131_072, 131_073, 200_000])
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
+def test_a_prompt_around_the_limit_of_one_argument_arrives_whole(orch, fake, agent, size):
+    fake(agent, claude_ok())
+    prompt = ("ö" * size).encode()[:size]
+    orch("--no-failover", "-q", "-a", agent, "-", input=prompt)
+    assert fake.call.prompt == prompt
+
+
+def test_five_megabytes_of_arbitrary_bytes_arrive_whole(orch, fake):
+    fake("claude", claude_ok("read"))
+    prompt = random.Random(7).randbytes(5_000_000).replace(b"\0", b"0")
+    result = orch("-", input=prompt)
+    assert result.out == "read\n", result
+    assert fake.call.prompt == prompt
+    assert list(orch.work.iterdir()) == []
+
+
+@pytest.mark.parametrize(("arguments", "piped", "prompt"), [
+    (["fix", "the", "bug"], None, "fix the bug"),
+    (["fix", "--agent", "claude", "the", "-v", "bug"], None, "fix the bug"),
+    (["fix the bug", "--json"], None, "fix the bug"),
+    (["run", "status"], None, "status"),
+    (["run", "stauts"], None, "stauts"),
+    (["--", "status"], None, "status"),
+    (["--", "stauts"], None, "stauts"),
+    (["run", "--", "--help"], None, "--help"),
+    (["--", "a", "--json", "-"], None, "a --json -"),
+    (["--", "a", "--", "b"], None, "a -- b"),
+    (["--agent", "claude", "--", "run"], None, "run"),
+    (["status of the build?"], None, "status of the build?"),
+    (["say", "status"], None, "say status"),
+    (["-x do this"], None, "-x do this"),
+    (["--help me with this"], None, "--help me with this"),
+    (["- one\n- two"], None, "- one\n- two"),
+    (["--json", "-v is this"], None, "-v is this"),
+    (["-"], "from a pipe\n", "from a pipe\n"),
+    (["-"], "no newline", "no newline"),
+    (["look at this", "-"], "diff\n", "look at this\n\ndiff\n"),
+    (["look", "at", "this", "-"], "diff", "look at this\n\ndiff"),
+    (["-", "--", "--help"], "diff", "--help\n\ndiff"),
+    (["-", "--", "-"], "diff", "-\n\ndiff"),
+    (["run", "-"], "from a pipe", "from a pipe"),
+    (["-p", "look"], "piped", "look\npiped"),
+    (["-p"], "piped", "piped"),
+    (["-p", "look"], "", "look"),
+    (["-p", "look"], None, "look"),
+    (["--print", "status"], None, "status"),
+])
+def test_the_words_and_the_pipe_make_the_prompt(orch, fake, arguments, piped, prompt):
+    fake("claude", claude_ok())
+    result = orch(*arguments, input=piped)
+    assert result.code == 0, result
+    assert fake.call.prompt == prompt.encode()
+
+
+def test_print_appends_a_file_on_standard_input(orch, fake, tmp_path):
+    fake("claude", claude_ok())
+    (tmp_path / "notes").write_text("from a file")
+    with open(tmp_path / "notes") as file:
+        orch("-p", "look", stdin=file)
+    assert fake.call.prompt == b"look\nfrom a file"
+
+
+def test_an_option_with_a_value_may_hold_a_space(orch, fake):
+    path = orch.configure({"order": ["codex"]}, orch.base / "my configs" / "c.json")
+    fake("codex", codex_ok())
+    assert orch(f"--config={path}", "hi").code == 0
+    assert fake.names == ["codex"]
+
+
+def test_an_open_silent_pipe_never_hangs_a_run(orch, fake):
+    fake("claude", claude_ok("42"))
+    process = orch.start("what?", stdin=subprocess.PIPE)
+    try:
+        assert process.wait(timeout=20) == 0
+        assert process.stdout.read() == b"42\n"
+        assert process.stderr.read() == b""
+    finally:
+        process.stdin.close()
+    assert fake.call.stdin == b""
+
+
+def test_print_gives_up_on_a_pipe_that_stays_silent_for_three_seconds(orch, fake):
+    fake("claude", claude_ok("42"))
+    process = orch.start("-p", "what?", stdin=subprocess.PIPE)
+    begun = time.monotonic()
+    try:
+        assert process.wait(timeout=20) == 0
+        assert 2.5 < time.monotonic() - begun < 8
+        assert process.stdout.read() == b"42\n"
+        assert process.stderr.read().startswith(b"orch: ")
+    finally:
+        process.stdin.close()
+    assert fake.call.prompt == b"what?"
+
+
+def test_print_waits_for_a_pipe_that_speaks_slowly(orch, fake):
+    fake("claude", claude_ok("42"))
+    process = orch.start("-p", "what?", stdin=subprocess.PIPE)
+    process.stdin.write(b"one ")
+    process.stdin.flush()
+    time.sleep(3.3)
+    process.communicate(b"two", timeout=20)
+    assert fake.call.prompt == b"what?\none two"
+
+
+def test_unread_piped_input_is_told(orch, fake):
+    fake("claude", claude_ok(), claude_ok())
+    result = orch("what?", input="some data")
+    assert len(result.notices) == 1, result
+    assert len(orch("--json", "what?", input="some data").json["warnings"]) == 1
+
+
+@pytest.mark.parametrize("how", ["closed pipe", "closed descriptor", "file"])
+def test_input_that_holds_nothing_unread_is_no_reason_to_speak(orch, fake, how):
+    fake("claude", claude_ok("42"))
+    if how == "closed pipe":
+        result = orch("what?", input="")
+    elif how == "file":
+        with open(__file__) as file:    # not a pipe: `orch x < file` is a choice of the shell's user
+            result = orch("what?", stdin=file)
+    else:
+        result = orch("what?", stdin=None, preexec_fn=lambda: os.close(0))
+    assert result.out == "42\n", result
+    assert how == "file" or result.err == ""
+
+
+@pytest.mark.parametrize(("arguments", "piped"), [([""], None), (["--"], None), (["-"], ""), (["run"], None), (["-p"], None),
+                                                  (["-"], "  \n"), (["   "], None)])
+def test_an_empty_prompt_is_refused(orch, fake, arguments, piped):
+    fake("claude")
+    one_line_error(orch(*arguments, input=piped))
+    assert fake.calls == []
+
+
+def test_a_nul_is_refused(orch, fake):
+    fake("claude")
+    one_line_error(orch("-", input=b"a\0b"))
+    assert fake.calls == []
+
+
+def test_the_c_locale_changes_no_byte(orch, fake):
+    fake("claude", claude_ok())
+    orch("ünï 🎉".encode(), env={"LANG": None, "LC_ALL": "C"})
+    assert fake.call.prompt == "ünï 🎉".encode()

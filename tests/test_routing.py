@@ -1,0 +1,193 @@
+"""Which agent a prompt goes to, and with what arguments."""
+from __future__ import annotations
+
+import pytest
+from conftest import claude_ok, codex_ok, one_line_error
+
+
+def route_of(orch, *arguments, **how):
+    """The agent that a dry run reports."""
+    return orch("-n", "--json", *arguments, **how).json["agent"]
+
+
+@pytest.mark.parametrize(("prompt", "agent"), [
+    ("please Refactor this", "codex"),
+    ("prefactoring", "claude"),
+    ("update the docs", "codex"),
+    ("DOCS!", "codex"),
+    ("docstring", "claude"),
+    ("docs_x", "claude"),
+    ("nothing special", "claude"),
+    ("tune web/index.html please", "codex"),
+    ("see site.css", "codex"),
+    ("see site.css and main.py", "claude"),
+    ("both alpha and beta in one", "codex"),
+    ("only alpha", "claude"),
+])
+def test_the_first_rule_that_matches_decides(orch, fake, prompt, agent):
+    orch.configure({"rules": [
+        {"match": "\\brefactor\\b", "agent": "codex"},
+        {"keywords": ["docs", "readme"], "agent": "codex"},
+        {"paths": ["*.css", "web/**"], "agent": "codex"},
+        {"match": "alpha", "keywords": ["beta"], "agent": "codex"},
+        {"match": "refactor|docs", "agent": "claude"},
+    ]})
+    fake("claude")
+    fake("codex")
+    assert route_of(orch, prompt) == agent
+
+
+def test_changed_files_count_before_the_names_in_the_prompt(orch, fake, repo):
+    orch.configure({"rules": [{"paths": ["*.css", "web/**"], "agent": "codex"}]})
+    fake("claude")
+    fake("codex")
+    (repo / "site.css").write_text("x")
+    (repo / "web").mkdir()
+    (repo / "web" / "deep.js").write_text("x")
+    assert route_of(orch, "look at main.py") == "codex"
+    (repo / "a.txt").write_text("changed\n")
+    assert route_of(orch, "look at site.css") == "claude"
+
+
+def test_the_order_of_the_config_decides_without_a_rule(orch, fake):
+    fake("claude")
+    fake("codex")
+    assert route_of(orch, "hi") == "claude"
+    orch.configure({"order": ["codex", "claude"]})
+    assert route_of(orch, "hi") == "codex"
+    assert route_of(orch, "-a", "claude", "hi") == "claude"
+
+
+def test_an_agent_wanted_by_name_beats_a_rule(orch, fake):
+    orch.configure({"rules": [{"keywords": ["docs"], "agent": "codex", "model": "rules-model"}]})
+    fake("claude", claude_ok())
+    fake("codex")
+    orch("-a", "claude", "the docs")
+    assert "rules-model" not in fake.call.argv
+
+
+def test_a_missing_agent_is_passed_over_in_silence(orch, fake):
+    fake("codex", codex_ok("42"))
+    result = orch("hi")
+    assert (result.out, result.err) == ("42\n", "")
+
+
+def test_a_cooling_agent_is_passed_over_without_its_rules_model(orch, fake):
+    orch.configure({"rules": [{"keywords": ["docs"], "agent": "claude", "model": "rules-model", "effort": "high"}]})
+    fake("claude")
+    fake("codex", codex_ok())
+    orch("cooldown", "set", "claude", "1h")
+    orch("the docs")
+    assert not {"rules-model"} & set(fake.call.argv)
+
+
+def test_a_rule_gives_model_and_effort(orch, fake):
+    orch.configure({"rules": [{"keywords": ["docs"], "agent": "codex", "model": "rules-model", "effort": "high"}]})
+    fake("codex", codex_ok())
+    value = orch("--json", "the docs").json
+    assert "rules-model" in fake.call.argv
+    assert any("high" in word for word in fake.call.argv)
+    assert value["route"]["rule"] is not None
+    assert (value["attempts"][0]["model"], value["attempts"][0]["effort"]) == ("rules-model", "high")
+
+
+CONTEXTS = {"contexts": {"lean": {"claude": ["--lean-claude"], "codex": ["--lean-codex"]}, "rich": {"claude": ["--rich-claude"]}},
+            "rules": [{"keywords": ["docs"], "context": "lean"}]}
+
+
+@pytest.mark.parametrize(("arguments", "agent", "flag"), [
+    (["-c", "lean", "hi"], "claude", "--lean-claude"),
+    (["-c", "lean", "-a", "codex", "hi"], "codex", "--lean-codex"),
+    (["the docs"], "claude", "--lean-claude"),
+    (["-c", "rich", "the docs"], "claude", "--rich-claude"),
+    (["-c", "rich", "-a", "codex", "hi"], "codex", None),
+    (["hi"], "claude", None),
+])
+def test_a_context_adds_the_flags_of_whoever_runs(orch, fake, arguments, agent, flag):
+    orch.configure(CONTEXTS)
+    fake("claude", claude_ok())
+    fake("codex", codex_ok())
+    fake.forgive_unused = True
+    orch(*arguments)
+    assert fake.call.agent == agent
+    assert [word for word in fake.call.argv if word.startswith(("--lean", "--rich"))] == ([flag] if flag else [])
+
+
+def test_an_unknown_context_is_refused_before_anything_starts(orch, fake):
+    orch.configure(CONTEXTS)
+    fake("claude")
+    assert "lean" in one_line_error(orch("-c", "leen", "hi"))
+
+
+@pytest.mark.parametrize(("arguments", "agent", "model"), [
+    (["-x", "simple", "hi"], "claude", "small-c"),
+    (["-x", "complex", "-a", "codex", "hi"], "codex", "large-x"),
+    (["-x", "simple", "-a", "codex", "hi"], "codex", None),
+    (["-x", "simple", "-m", "mine", "hi"], "claude", "mine"),
+    (["a simple thing"], "claude", "small-c"),
+])
+def test_a_complexity_picks_the_model_of_whoever_runs(orch, fake, arguments, agent, model):
+    orch.configure({"model_map": {"simple": {"claude": "small-c"}, "complex": {"claude": "large-c", "codex": "large-x"}},
+                    "rules": [{"keywords": ["thing"], "complexity": "simple"}]})
+    fake("claude", claude_ok())
+    fake("codex", codex_ok())
+    fake.forgive_unused = True
+    orch(*arguments)
+    assert fake.call.agent == agent
+    assert [word for word in fake.call.argv if word in ("small-c", "large-c", "large-x", "mine")] == ([model] if model else [])
+
+
+def test_a_complexity_travels_to_the_next_agent(orch, fake):
+    from conftest import claude_error
+    orch.configure({"model_map": {"complex": {"claude": "large-c", "codex": "large-x"}}})
+    fake("claude", claude_error())
+    fake("codex", codex_ok())
+    orch("-x", "complex", "hi")
+    assert "large-c" in fake.calls[0].argv and "large-x" in fake.calls[1].argv
+
+
+CLAUDE = ["-p", "--output-format", "stream-json", "--verbose"]
+CODEX = ["exec", "--json", "--skip-git-repo-check"]
+
+
+@pytest.mark.parametrize(("agent", "plain"), [("claude", CLAUDE), ("codex", CODEX)])
+def test_own_access_passes_nothing(orch, fake, agent, plain):
+    fake(agent, claude_ok() if agent == "claude" else codex_ok())
+    orch("-a", agent, "--access", "own", "hi")
+    assert sorted(fake.call.argv) == sorted([*plain, "--", "hi"])
+
+
+@pytest.mark.parametrize(("agent", "access", "words"), [
+    ("claude", "edit", ["acceptEdits"]),
+    ("claude", "full", ["--dangerously-skip-permissions"]),
+    ("codex", "read", ["read-only"]),
+    ("codex", "edit", ["workspace-write"]),
+    ("codex", "full", ["--dangerously-bypass-approvals-and-sandbox"]),
+    ("gemini", "edit", ["auto_edit"]),
+    ("gemini", "full", ["yolo"]),
+])
+def test_access_becomes_the_agents_own_flags(orch, fake, agent, access, words):
+    fake(agent)
+    value = orch("-n", "--json", "--no-failover", "-a", agent, "--access", access, "hi").out
+    for word in words:
+        assert word in value
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "gemini", "copilot"])
+def test_the_three_levels_of_access_differ_and_edit_is_the_default(orch, fake, agent):
+    fake(agent)
+    shown = {}
+    for access in ("read", "edit", "full"):
+        shown[access] = orch("-n", "--no-failover", "-a", agent, "--access", access, "hi").out
+    assert shown["read"] != shown["edit"]
+    assert shown["read"] != shown["full"]
+    assert orch("-n", "--no-failover", "-a", agent, "hi").out == shown["edit"]
+
+
+@pytest.mark.parametrize(("agent", "model"), [("claude", ["--model", "m1"]), ("codex", ["-m", "m1"]), ("opencode", ["-m", "m1"]),
+                                              ("gemini", ["-m", "m1"]), ("copilot", ["--model", "m1"])])
+def test_a_model_is_passed_as_two_arguments(orch, fake, agent, model):
+    fake(agent, claude_ok())
+    orch("-q", "--no-failover", "-a", agent, "-m", "m1", "hi")
+    words = " ".join(fake.call.argv)
+    assert " ".join(model) in words or "--model m1" in words or "--model=m1" in words
