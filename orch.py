@@ -28,6 +28,7 @@ import enum
 import functools
 import itertools
 import json
+import math
 import os
 import re
 import sys
@@ -35,10 +36,11 @@ import time
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False                                      # True for mypy alone: `typing` costs too much at start-up
 if TYPE_CHECKING:
     import argparse
     import datetime
+    import selectors
     import subprocess
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, NoReturn, TypeVar
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Found = tuple[str, float, bool, int]                   # a reset time found: (rule, at, coarse, end in the text)
+    Handler = Callable[[Any, dict[str, Any]], str | None]  # takes a Draft and an event; text for the live line
     Form = Callable[[re.Match[str], float, str | None], Found | None]
 
     @dataclass_transform(frozen_default=True)
@@ -86,7 +89,7 @@ else:
         return cls
 
 
-def replaced(old, **changes):
+def replaced(old: T, **changes: Any) -> T:
     """A copy of the value `old` with some fields changed."""
     return type(old)(**{**old.__dict__, **changes})
 
@@ -272,13 +275,13 @@ NEARBY = 200                # characters around a hint that may name its window 
 # A blank, or a line wrap; but a line that starts with a time stamp is the next line of a log.
 GAP = r"[^\S\n]{0,9}(?:\n(?!\d{4}-\d|\d\d:\d\d:)[^\S\n]{0,9})?"
 
-MONTHS = {name: number for number, names in enumerate(      # English, Spanish, Portuguese, German
-    "jan/ene feb/fev mar apr/abr may/mai jun jul aug/ago sep/set oct/okt/out nov dec/dez/dic".split(), 1)
-    for name in names.split("/")}
+MONTHS = {"jan": 1, "ene": 1, "feb": 2, "fev": 2, "mar": 3, "apr": 4, "abr": 4, "may": 5, "mai": 5, "jun": 6,
+          "jul": 7, "aug": 8, "ago": 8, "sep": 9, "set": 9, "oct": 10, "okt": 10, "out": 10, "nov": 11,
+          "dec": 12, "dez": 12, "dic": 12}
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAYS = {"today": 0, "tonight": 0, "tomorrow": 1}
-NUMBERS = {"a": 1, "an": 1, **{word: number for number, word in enumerate(
-    "one two three four five six seven eight nine ten eleven twelve".split(), 1)}}
+NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+           "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
 UNITS = {"ms": 0.001, "millis": 0.001, "s": 1, "m": 60, "mi": 60, "h": 3600, "d": 86400, "w": 604800,
          "秒": 1, "分": 60, "小": 3600, "天": 86400}          # seconds, by the longest prefix
 MONTH = rf"(?P<month>(?:{'|'.join(m for m in MONTHS if m != 'out')}|out(?=\.|ubro))[a-z]{{0,8}})\.?"
@@ -305,14 +308,12 @@ ALIASES = {
     "ct": "America/Chicago", "central": "America/Chicago", "us/central": "America/Chicago",
     "et": "America/New_York", "eastern": "America/New_York", "us/eastern": "America/New_York",
     "beijing": "Asia/Shanghai", "china": "Asia/Shanghai", "prc": "Asia/Shanghai",
-    "africa/asmera": "Africa/Asmara", "america/buenos_aires": "America/Argentina/Buenos_Aires",
-    "america/catamarca": "America/Argentina/Catamarca", "america/coral_harbour": "America/Atikokan",
-    "america/cordoba": "America/Argentina/Cordoba", "america/godthab": "America/Nuuk",
+    "america/buenos_aires": "America/Argentina/Buenos_Aires", "america/godthab": "America/Nuuk",
+    "america/catamarca": "America/Argentina/Catamarca", "america/cordoba": "America/Argentina/Cordoba",
     "america/indianapolis": "America/Indiana/Indianapolis", "america/jujuy": "America/Argentina/Jujuy",
     "america/louisville": "America/Kentucky/Louisville", "america/mendoza": "America/Argentina/Mendoza",
     "asia/calcutta": "Asia/Kolkata", "asia/katmandu": "Asia/Kathmandu", "asia/rangoon": "Asia/Yangon",
-    "asia/saigon": "Asia/Ho_Chi_Minh", "atlantic/faeroe": "Atlantic/Faroe", "europe/kiev": "Europe/Kyiv",
-    "pacific/enderbury": "Pacific/Kanton", "pacific/ponape": "Pacific/Pohnpei", "pacific/truk": "Pacific/Chuuk"}
+    "asia/saigon": "Asia/Ho_Chi_Minh", "atlantic/faeroe": "Atlantic/Faroe", "europe/kiev": "Europe/Kyiv"}
 OFFSET = r"(?:GMT|UTC)?(?P<sign>[+-])(?P<hours>\d{1,2}):?(?P<minutes>\d\d)?"
 ZONE = (r"(?:\((?P<inside>[^()]{1,40})\)|(?P<zone>[a-z]{2,20}/[a-z_]{2,20}(?:[+-]\d{1,2}|/[a-z_]{2,20})?|"
         r"(?:GMT|UTC)[+-]\d{1,2}(?::?\d\d)?|[+-]\d\d:?\d\d|(?:pacific|mountain|central|eastern|beijing|china)"
@@ -370,9 +371,9 @@ def parse_reset(text: str, now: float, zone: str | None) -> Reset | None:
     `text` is folded and holds only lines that may count. `zone` is the machine's, for times
     printed without one.
 
-    >>> reset = parse_reset("5-hour limit reached - resets 3pm (UTC)", 1_800_000_000, None)
+    >>> reset = parse_reset("5-hour limit reached - resets 11am (UTC)", 1_800_000_000, None)
     >>> reset.at, reset.coarse, reset.rule, reset.evidence
-    (1800025200.0, True, 'clock', 'resets 3pm (UTC)')
+    (1800010800.0, True, 'clock', 'resets 11am (UTC)')
     """
     text = text.replace("\\n", "\n")                        # inside a JSON string
     for reading in dict.fromkeys((text, text.replace("\n", ""))):      # a hard wrap can cut a word in two
@@ -450,7 +451,7 @@ def _clock_moment(head: re.Match[str], now: float, zone: str | None) -> Found | 
     at = ON_DAY[deciding](pieces[deciding], _clock_s(clock), now, tz)
     if deciding == "clock" and at > now + SESSION_S and _is_session(head):
         at = _instant(_today(at, tz), _clock_s(clock), tz, days=-1)
-    rule = " ".join(kind for kind in pieces if kind != "zone")
+    rule = " ".join(kind for kind in ON_DAY if kind in pieces)
     return rule, at, not (clock and clock["second"]), end
 
 
@@ -483,9 +484,10 @@ def _clock_s(clock: re.Match[str] | None) -> int:
     hour, minute, second = (int(clock[part] or 0) for part in ("hour", "minute", "second"))
     if clock["half"] and hour <= 12:
         hour = hour % 12 + (12 if clock["half"] in "pP" else 0)
-    if hour > 23 or minute > 59 or second > 59:
+    clock_s = hour * 3600 + minute * 60 + second
+    if clock_s > 86400 or minute > 59 or second > 59:       # 24:00 is written
         raise ValueError("no time of day")
-    return hour * 3600 + minute * 60 + second
+    return clock_s
 
 
 def _is_session(head: re.Match[str]) -> bool:
@@ -584,17 +586,17 @@ def parse_zone(name: str) -> datetime.tzinfo | None:
 
 # --- tables ---
 
-# The first piece that a moment has decides its day.
+# The first of these pieces that a moment has decides its day.
 ON_DAY = {"date": _on_date, "day": _on_named_day, "weekday": _on_weekday, "clock": _on_next_day}
 
 ASSIGNED = r"[\"'\\\s:=>\[]{1,9}"                            # between a machine's name and its value
 ANCHOR = (r"(?<![a-z_])(?:reset(?:s|ting)?|refresh(?:e[sd])?|renew(?:s|ed)?|replenish(?:e[sd])?|restored|"
-          r"retry(?:ing)?|again|wait|available|until|back|resumes?|(?:cycle|period|window) ends|expires?|"
-          r"remaining|cool-?down)(?![a-z_\d])|将[在于]|请[在于]|重置(?:时间)?")
+          r"retry(?:ing)?|again|wait|available|until|back|resumes?|continue|lift(?:s|ed)|"
+          r"(?:cycle|period|window) ends|remaining|cool-?down)(?![a-z_\d])|将[在于]|请[在于]|重置(?:时间)?")
 LEADS = (r"(?:at|on|in|by|after|for|from|until|within|about|around|approximately|approx\.?|roughly|least|"
-         r"another|again|time|date|is|than|under|next|this|daily|weekly|later|the)(?![a-z])")
+         r"up to|another|again|time|date|is|than|under|next|this|daily|weekly|later|the)(?![a-z])")
 STARTS = rf"\d|(?:{'|'.join(NUMBERS)}|noon|midnight)(?![a-z])|(?:{'|'.join(MONTHS)})[a-z]{{0,8}}\.?{GAP}\d"
-NAMED = rf"(?:{'|'.join(DAYS)}|(?:{'|'.join(WEEKDAYS)})(?:day|[a-z]{{1,4}}day)?)(?![a-z])"     # days by name
+NAMED = rf"(?:{'|'.join(DAYS)}|(?:{'|'.join(WEEKDAYS)})(?:s|rs?|[a-z]{{0,4}}day)?)(?![a-z])"
 WORDS = rf"(?:{GAP}\(?(?!(?:every|per)(?![a-z])|{NAMED})[a-z']{{1,15}}(?![a-z'])){{0,5}}?"
 HEADS = (                   # in order of authority
     ("field", r"limit reached\|", (_stated_epoch,)),
@@ -602,8 +604,9 @@ HEADS = (                   # in order of authority
      (_stated_epoch, _clock_moment)),
     ("field", r"(?<![a-z])(?:resets?[_-]?(?:in|after)[_-]?seconds|quotaResetDelay|retryDelay(?P<ms>Ms)?)"
               rf"{ASSIGNED}", (_after_duration, _seconds)),
-    ("header", r"(?<![a-z])(?:retry[_-]?after(?:[_-]?(?:(?P<ms>ms)|seconds?))?|ratelimit(?:-unified)?-reset)"
-               rf"{ASSIGNED}", (_stated_epoch, _after_duration, _clock_moment, _seconds)),
+    ("header", r"(?<![a-z])(?:retry[_-]?after(?:[_-]?(?:(?P<ms>ms)|seconds?))?|"
+               rf"ratelimit(?:-unified)?-reset(?:-after)?){ASSIGNED}",
+     (_stated_epoch, _after_duration, _clock_moment, _seconds)),
     ("prose", rf"(?:{ANCHOR})(?:{WORDS}{GAP}\(?(?:{LEADS}|(?={NAMED})))??"
               rf"{GAP}[:=~(\"'*·∙•：-]{{0,3}}{GAP}(?={STARTS}|{NAMED})", (_stated_epoch, _after_duration, _clock_moment)),
 )
@@ -624,7 +627,7 @@ WARNINGS = 20                     # of one attempt; more are counted, not kept
 @value
 class Format:
     """How one kind of output is read: `step(draft, event)` for each event, then `settle(draft, ended)`."""
-    step: Callable[[Draft, dict[str, Any]], str | None]
+    step: Handler
     settle: Callable[[Draft, Ended], None]
     machine: bool = True              # False: plain text, which may be shown as it comes
     stream: str = "stdout"            # the stream that carries the events
@@ -695,12 +698,12 @@ _USAGE_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens")
 
 
 def new_draft(prompt: str = "") -> Draft:
-    """An empty accumulator for one attempt, whatever its format; events that `prompt` quotes are no events."""
+    """An empty accumulator for one attempt, whatever its format; events that `prompt` quotes do not count."""
     return Draft(prompt)
 
 
 def feed_line(fmt: Format, draft: Draft, line: bytes | str, stream: str = "stdout") -> str | None:
-    """Feed one line of `stream`; text for the live line, or None. A line that is no JSON object is passed over."""
+    """Feed one line of `stream`; return a text for the live line, or None. What is no event is passed over."""
     if not fmt.machine or stream != fmt.stream:
         return None
     if len(line) > LINE_BYTES:
@@ -735,6 +738,9 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
         return Report(answer=_sound(ended.stdout), raw=True, warnings=_warnings(draft))
     answer = "".join(draft.parts)
     draft.cut = draft.cut or len(answer) > ANSWER_CHARS
+    stated: dict[str, Any] = {
+        name: _sound(item) if isinstance(item, str) else item for name, item in draft.fields.items()
+    }
     return Report(
         answer=_sound(answer[-ANSWER_CHARS:]),
         error=_sound(draft.error) if draft.error else None,
@@ -742,7 +748,7 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
         complete=draft.complete,
         usage=Usage(**draft.usage) if draft.usage else None,
         warnings=_warnings(draft),
-        **{name: _sound(item) if isinstance(item, str) else item for name, item in draft.fields.items()},
+        **stated,
     )
 
 
@@ -766,7 +772,7 @@ def _documents(text: str) -> list[object]:
     return document if isinstance(document, list) else [document]
 
 
-def _dispatch(handlers: Mapping[str, Callable[[Draft, dict[str, Any]], str | None]]) -> Callable[..., str | None]:
+def _dispatch(handlers: Mapping[str, Handler]) -> Handler:
     find = handlers.get
 
     def step(draft: Draft, event: dict[str, Any]) -> str | None:
@@ -802,13 +808,13 @@ def _count(item: object) -> int:
     >>> _count(7), _count(7.0), _count(-1), _count(float("nan")), _count("7"), _count(True)
     (7, 7, 0, 0, 0, 0)
     """
-    whole = isinstance(item, int) and not isinstance(item, bool) or isinstance(item, float) and item.is_integer()
-    return int(item) if whole and 0 <= item < 1 << 53 else 0  # type: ignore[operator,call-overload]
+    if isinstance(item, float) and item.is_integer():
+        item = int(item)
+    return item if type(item) is int and 0 <= item < 1 << 53 else 0
 
 
-def _money(item: object) -> float | None:
-    known = isinstance(item, (int, float)) and not isinstance(item, bool) and 0 <= item < 1e9
-    return float(item) if known else None  # type: ignore[arg-type]
+def _money(item: Any) -> float | None:
+    return float(item) if type(item) in (int, float) and 0 <= item < 1e9 else None
 
 
 def _status(item: object) -> int | None:
@@ -1055,7 +1061,7 @@ def _opencode_finish(draft: Draft, event: dict[str, Any]) -> str | None:
     cost = _money(part.get("cost"))
     if cost is not None:
         draft.fields["cost_usd"] = (draft.fields.get("cost_usd") or 0.0) + cost
-    if part.get("reason") not in ("tool-calls", "unknown"):   # "unknown": a broken stream, which it tries again
+    if part.get("reason") not in ("tool-calls", "unknown"):       # "unknown": a broken stream is tried again
         draft.recover()
         draft.complete, draft.failed = True, False
     return None
@@ -1068,7 +1074,8 @@ def _opencode_error(draft: Draft, event: dict[str, Any]) -> str | None:
     body = _text(data.get("responseBody"))[:NOTE_CHARS]
     headers = _dict(data.get("responseHeaders"))
     message = _text(data.get("message")) or _text(error.get("message")) or _text(error.get("name"))
-    draft.fail(message or "unknown error", data.get("statusCode"), _plain_message(body)[1] or error.get("name"))
+    error_type = _plain_message(body)[1] or error.get("name")
+    draft.fail(message or "unknown error", data.get("statusCode"), error_type)
     kept = [f"{name}: {headers[name]}" for name in ("retry-after-ms", "retry-after")
             if isinstance(headers.get(name), (str, int))]
     draft.fields["reset_text"] = "\n".join([*kept, body])[:NOTE_CHARS]
@@ -1076,7 +1083,7 @@ def _opencode_error(draft: Draft, event: dict[str, Any]) -> str | None:
     return None
 
 
-# Gemini CLI 0.61.0: --output-format json (one document, or an error document at the end of stderr) or stream-json
+# Gemini CLI 0.61.0: --output-format json (one document; an error is one at the end of stderr), or stream-json
 
 # Its exit status is the HTTP status modulo 256; the rest are its own
 _GEMINI_EXITS: Mapping[int, int] = {
@@ -1135,14 +1142,15 @@ def _gemini_usage(draft: Draft, stats: dict[str, Any]) -> None:
         prompt = _count(tokens.get("prompt")) or _count(tokens.get("input_tokens"))
         cached = _count(tokens.get("cached"))
         spoken = _count(tokens.get("candidates")) + _count(tokens.get("thoughts"))
-        total = _count(tokens.get("total_tokens"))
-        draft.count(max(0, prompt - cached), spoken or max(_count(tokens.get("output_tokens")), total - prompt), cached)
+        # stream-json leaves the thoughts out of its output_tokens, not out of its total
+        streamed = max(_count(tokens.get("output_tokens")), _count(tokens.get("total_tokens")) - prompt)
+        draft.count(max(0, prompt - cached), spoken or streamed, cached)
     if models:
         draft.fields["model"] = list(models)[-1]
 
 
 def _gemini_settle(draft: Draft, ended: Ended) -> None:
-    """Read the one document of `--output-format json`, else the error that its exit status and stderr state."""
+    """Read the one document of `--output-format json`, else the error on stderr or in the exit status."""
     document = _dict(next(iter(_documents(ended.stdout)), None))
     if document.keys() & {"response", "stats"} and not _quoted(draft, document):
         draft.events += 1
@@ -1168,7 +1176,7 @@ def _gemini_settle(draft: Draft, ended: Ended) -> None:
 def _quoted(draft: Draft, document: dict[str, Any]) -> bool:
     """Whether the prompt quotes this very document (a session's id is unique)."""
     session = _text(document.get("session_id"))
-    return bool(session) and session in draft.prompt
+    return len(session) >= 8 and session in draft.prompt
 
 
 def _last_document(text: str) -> dict[str, Any]:
@@ -1233,15 +1241,16 @@ def _copilot_result(draft: Draft, event: dict[str, Any]) -> str | None:
 def parse_copilot_usage(text: str) -> Usage | None:
     """The tokens that `copilot --usage-output-file` wrote, or None; its input includes cache reads.
 
-    >>> parse_copilot_usage('{"modelMetrics": {"m": {"usage": {"inputTokens": 9, "cacheReadTokens": 4, "outputTokens": 2}}}}')
-    Usage(input_tokens=5, output_tokens=2, cache_read_tokens=4)
+    >>> parse_copilot_usage("{}") is None
+    True
     """
     draft = Draft()
     for document in _documents(text):
         for used in _dict(_dict(document).get("modelMetrics")).values():
             tokens = _dict(_dict(used).get("usage"))
             cached = _count(tokens.get("cacheReadTokens"))
-            draft.count(max(0, _count(tokens.get("inputTokens")) - cached), _count(tokens.get("outputTokens")), cached)
+            prompt = _count(tokens.get("inputTokens"))
+            draft.count(max(0, prompt - cached), _count(tokens.get("outputTokens")), cached)
     return Usage(**draft.usage) if draft.usage else None
 
 
@@ -1274,11 +1283,13 @@ FORMATS: Mapping[str, Format] = {
 # in a pattern matches any white space, so that a wrapped line still matches.
 
 # Lines that only a CLI's own error begins with, for an agent that says nothing
-GENERIC_ERRORS = r"(?:API )?Error: |(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |The API provider has rate limited you"
+GENERIC_ERRORS = (r"(?:API )?Error: |(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |"
+                  r"The API provider has rate limited you")
 # A retry that goes on is no verdict
 GENERIC_NOTES = r"[Rr]etrying in \d|.*; retrying \d+/\d+|[Ww]arning: "
 # What another program says about its own limits or logins, printed by a tool that the agent ran
-FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt|helm|terraform|remote|fatal)(?: \w+)?: "
+FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt|helm|terraform|remote|"
+                 r"fatal)(?: \w+)?: "
                  r"|npm (?:error|ERR!)|toomanyrequests\b|\$ ")
 # For an agent that says nothing: a line that tells of a retry going on
 GENERIC_RETRIES = r"(?i:.*\b(?:retry|retrying|waiting|try again|attempt \d+)\b)"
@@ -1307,9 +1318,11 @@ AGENTS: tuple[Agent, ...] = (
         install_hint="npm install -g @anthropic-ai/claude-code",
         verdict_stream="stdout",
         verdict_last=1,
-        error_lines=r"""API Error: |Claude (?:AI )?usage limit reached\|\d{10}|Failed to authenticate\. API Error: |
-            You've (?:hit|reached) your [\w' -]{0,40}limit(?: ·.*)?$|You're out of [a-z ]+ · resets |
-            Not logged in · |Invalid API key · |Credit balance is too low$|Prompt is too long""",
+        error_lines=r"API Error: |Claude (?:AI )?usage limit reached\|\d{10}|"
+                    r"Failed to authenticate\. API Error: "
+                    r"|You've (?:hit|reached) your [\w' -]{0,40}limit(?: ·.*)?$"
+                    r"|You're out of [a-z ]+ · resets "
+                    r"|Not logged in · |Invalid API key · |Credit balance is too low$|Prompt is too long",
         note_lines=GENERIC_NOTES,
         retry_lines=r'\{"type": ?"system", ?"subtype": ?"api_retry"',
         progress_lines=r'\{"type": ?"(?:assistant|user|result)"',
@@ -1351,7 +1364,7 @@ AGENTS: tuple[Agent, ...] = (
         verdict_stream="stderr",
         error_lines=r"ERROR: ",
         note_lines=r"(?:ERROR: )?(?:Reconnecting\.\.\.|Falling back from WebSockets)|[Ww]arning: |WARNING: "
-                   r"|\d{4}-\d\d-\d\dT\S+ +(?:ERROR|WARN) |Reading (?:additional input|prompt) from stdin"
+                   r"|\d{4}-\d\d-\d\dT\S+ (?:ERROR|WARN) |Reading (?:additional input|prompt) from stdin"
                    r"|.*; retrying \d+/\d+",
         retry_lines=r'\{"type": ?"error", ?"message": ?"Reconnecting|ERROR: Reconnecting',
         progress_lines=r'\{"type": ?"(?:item|turn)\.',
@@ -1361,7 +1374,8 @@ AGENTS: tuple[Agent, ...] = (
             r"Quota exceeded\. Check your plan",
             r"Your workspace is out of credits|You hit your spend cap",
             r"exceeded retry limit, last status: 429",
-            r"^\W*(?:(?:stream disconnected before completion|rate limit exceeded): )?Rate limit reached for\b",
+            r"^\W*(?:(?:stream disconnected before completion|"
+            r"rate limit exceeded): )?Rate limit reached for\b",
             r"^\W*stream disconnected before completion: Too Many Requests",
         ),
         auth_patterns=(
@@ -1413,7 +1427,8 @@ AGENTS: tuple[Agent, ...] = (
         verdict_stream="stderr",
         verdict_last=0,
         error_lines=r"\W*\[?API Error: |Error when talking to Gemini API",
-        note_lines=r"Attempt \d+ failed\b(?!.*(?:Max attempts|with status))|Warning: |Loaded cached credentials|Ripgrep is not|\[STARTUP\]",
+        note_lines=r"Attempt \d+ failed\b(?!.*(?:Max attempts|with status))|Warning: |"
+                   r"Loaded cached credentials|Ripgrep is not|\[STARTUP\]",
         retry_lines=r"Attempt \d+ failed",
         limit_patterns=(
             r"You have exhausted your (?:[\w-]+ )?(?:capacity|quota) on this model",
@@ -1449,7 +1464,8 @@ AGENTS: tuple[Agent, ...] = (
         install_hint="npm install -g @github/copilot",
         verdict_stream="both",
         error_lines=r"Error: |Authentication failed with provider",
-        note_lines=r"● Request failed due to a transient|Error auto updating: |(?:Changes|Duration|Tokens|Resume)\s\s+",
+        note_lines=r"● Request failed due to a transient|Error auto updating: |(?:Changes|Duration|Tokens|"
+                   r"Resume)\s\s+",
         retry_lines=r'\{"type": ?"model\.call_failure"',
         progress_lines=r'\{"type": ?"(?:assistant\.message|tool\.|result)',
         limit_patterns=(
@@ -1467,60 +1483,91 @@ AGENTS: tuple[Agent, ...] = (
 
 GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pattern)
     ("hit a limit", r"(?:hit|reached|exceeded|exhausted|exceeds?|over|used up) (?:the |your |its |an? |our )?"
-                    r"(?:[\w'$().-]+ ){0,5}?(?:usage|session|weekly|daily|monthly|hourly|rate|spend|spending|requests?|quota"
+                    r"(?:[\w'$().-]+ ){0,5}?(?:usage|session|weekly|daily|monthly|hourly|rate|spend|spending|"
+                    r"requests?|quota"
                     r"|tokens?-per-\w+|max RPM|plan) (?:limit|cap|allowance|quota)\b"),
-    ("limit reached", r"(?:usage|session|weekly|daily|monthly|hourly|rate|quota|spend|spending|request|\d+.hour) (?:limit|cap)"
+    ("limit reached", r"(?:usage|session|weekly|daily|monthly|hourly|rate|quota|spend|spending|request|"
+                      r"\d+.hour) (?:limit|cap)"
                       r"(?: has been)? (?:reached|exceeded|hit)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
-    ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)|exceeded your (?:current |\w+ )?quota"
-              r"|exhausted your (?:[\w-]+ ){0,3}(?:quota|capacity)|(?:insufficient|no)[ _]quota\b|quota_exceeded"
+    ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)"
+              r"|exceeded your (?:current |\w+ )?quota"
+              r"|exhausted your (?:[\w-]+ ){0,3}(?:quota|capacity)|(?:insufficient|no)[ _]quota\b"
+              r"|quota_exceeded"
               r"|Resource has been exhausted|RESOURCE_EXHAUSTED"),
-    ("credits", r"(?:out of|run out of|used up|no (?:more|remaining)|not enough|insufficient) (?:[\w-]+ )?(?:credits?|balance|funds)\b"
-                r"|credit balance is (?:too low|\S*0)|credits? (?:are |is |have been )?(?:exhausted|depleted|used up|exceeded)"
+    ("credits", r"(?:out of|run out of|used up|no (?:more|remaining)|not enough|"
+                r"insufficient) (?:[\w-]+ )?(?:credits?|balance|funds)\b"
+                r"|credit balance is (?:too low|\S*0)"
+                r"|credits? (?:are |is |have been )?(?:exhausted|depleted|used up|exceeded)"
                 r"|Insufficient balance|out of (?:extra )?usage\b|Free usage exceeded"),
-    ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
-    ("rate limit", r"(?:exceed|exceeded|over|reached) (?:your |the )?(?:account|organization|project|org)'?s? (?:max |rate limit)"
+    ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)"
+              r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
+    ("rate limit", r"(?:exceed|exceeded|over|reached) (?:your |the )?(?:account|organization|project|"
+                   r"org)'?s? (?:max |rate limit)"
                    r"|rate limit for your organization|(?:has|have|been|are) rate[- ]limited\b(?: you)?"
-                   r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
-                   r"|rate limit (?:reached|exceeded)\b|RateLimitError:|rate_limit_(?:error|exceeded|reached)"),
-    ("http 429", r"^\W*(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:) \(?429\b|Request rejected \(429\)"),
+                   r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|"
+                   r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
+                   r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
+                   r"|rate_limit_(?:error|exceeded|reached)"),
+    ("http 429", r"^\W*(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:) \(?429\b"
+                 r"|Request rejected \(429\)"),
     ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)"),
 )
 GENERIC_AUTH: tuple[tuple[str, str], ...] = (
-    ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in|log out and sign in again"),
-    ("log in", r"(?:please|must|need to) (?:run |use )?\W?(?:[\w-]+ )?/?(?:log ?in|sign ?in|re-?authenticate|auth login)\b|please run\b.{0,40}\blogin"),
-    ("invalid key", r"(?:invalid|incorrect|missing|expired|revoked|no) (?:api[ -_]?key|bearer token|access token|auth\w* (?:token|credentials)|credentials)"
+    ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
+                      r"|log out and sign in again"),
+    ("log in", r"(?:please|must|need to) (?:run |use )?\W?(?:[\w-]+ )?/?(?:log ?in|sign ?in|re-?authenticate|"
+               r"auth login)\b"
+               r"|please run\b.{0,40}\blogin"),
+    ("invalid key", r"(?:invalid|incorrect|missing|expired|revoked|no) (?:api[_ -]?key|bearer token|"
+                    r"access token|auth\w* (?:token|credentials)|credentials)"
                     r"|api[ _-]key (?:is |was )?(?:not valid|invalid|expired|revoked|missing)"),
-    ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |are )?(?:been )?(?:expired|revoked|not valid|invalid)"),
-    ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)|authentication_error|failed to (?:authenticate|sign in|log in)"),
-    ("no credentials", r"No authentication information found|no credentials (?:found|configured)|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"),
+    ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |"
+                      r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"),
+    ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
+                     r"|authentication_error|failed to (?:authenticate|sign in|log in)"),
+    ("no credentials", r"No authentication information found|no credentials (?:found|configured)"
+                       r"|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"),
     ("discontinued", r"OAuth \w+(?: \w+)? has been discontinued"),
 )
 # What speaks of limits but is none: (error class, pattern). It wins over every limit.
 VETOES: tuple[tuple[str, str], ...] = (
     ("overloaded", r"not your usage limit"),
-    ("overloaded", r"overloaded|at capacity|no capacity (?:available|left)|(?:high|heavy) (?:demand|load|traffic)|server-side issue"),
+    ("overloaded", r"overloaded|at capacity|no capacity (?:available|left)"
+                   r"|(?:high|heavy) (?:demand|load|traffic)|server-side issue"),
     ("context", r"context (?:length|window|limit|size)|maximum context|prompt (?:is )?too (?:long|large)"
-                r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)|exceeds the maximum number of tokens|too many (?:input )?tokens"
+                r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
+                r"|exceeds the maximum number of tokens|too many (?:input )?tokens"
                 r"|context_length_exceeded|ran out of room"),
     ("unknown", r"max(?:imum)?(?: number of)?[ _]turns"),
     ("permission", r"suspicious activity|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
 )
 # The class of a failure that is neither limit nor login: (error class, pattern)
 FAILURES: tuple[tuple[str, str], ...] = (
-    ("model", r"models?\b.{0,80}(?:not found|does not exist|doesn't exist|is not supported|not available|may not exist)|ModelNotFoundError|model_not_found"
+    ("model", r"models?\b.{0,80}(?:not found|does not exist|doesn't exist|is not supported|not available|"
+              r"may not exist)"
+              r"|ModelNotFoundError|model_not_found"
               r"|issue with the selected model|(?:unknown|invalid|unsupported) model\b|no such model"),
-    ("network", r"unable to connect|connection (?:refused|reset|failed|error|closed)|ECONN\w+|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|fetch failed|network (?:error|is unreachable)"
-                r"|error sending request|stream (?:disconnected|closed|ended)|could not resolve|getaddrinfo|socket hang up|INVALID_STREAM|finish[_ ]reason"
+    ("network", r"unable to connect|connection (?:refused|reset|failed|error|closed)|ECONN\w+|ENOTFOUND"
+                r"|ETIMEDOUT|EAI_AGAIN|fetch failed|network (?:error|is unreachable)"
+                r"|error sending request|stream (?:disconnected|closed|ended)|could not resolve|getaddrinfo"
+                r"|socket hang up|INVALID_STREAM|finish[_ ]reason"
                 r"|empty or malformed response"),
-    ("overloaded", r"internal server error|service unavailable|bad gateway|gateway timeout|temporarily unavailable|try again in a moment"),
-    ("permission", r"permission denied|not permitted|operation not allowed|untrusted|not trusted|cannot be used with root"),
+    ("overloaded", r"internal server error|service unavailable|bad gateway|gateway timeout"
+                   r"|temporarily unavailable|try again in a moment"),
+    ("permission", r"permission denied|not permitted|operation not allowed|untrusted|not trusted"
+                   r"|cannot be used with root"),
 )
 LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit, the first that matches
-    ("rate_limit", r"tokens? per min|requests? per min|per[ -]minute|\bRPM\b|\bTPM\b|free_tier_requests|Suggested retry after \d+s"),
-    ("credits", r"out of (?:usage |[\w-]+ )?credits|credit balance|insufficient[ _](?:balance|funds|credits?|quota)|prepay\w* credits?|spend(?:ing)? (?:cap|limit)"
-                r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b|seat type|usage limit is set to|billing_error|please recharge"),
-    ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium|restricts"),
+    ("rate_limit", r"tokens? per min|requests? per min|per[ -]minute|\bRPM\b|\bTPM\b|free_tier_requests"
+                   r"|Suggested retry after \d+s"),
+    ("credits", r"out of (?:usage |[\w-]+ )?credits|credit balance"
+                r"|insufficient[ _](?:balance|funds|credits?|quota)|prepay\w* credits?"
+                r"|spend(?:ing)? (?:cap|limit)"
+                r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
+                r"|seat type|usage limit is set to|billing_error|please recharge"),
+    ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium"
+                    r"|restricts"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
 )
 # Which model a limit is for: the name, or only that it is a model's
@@ -1528,11 +1575,53 @@ SCOPE_NAMES: tuple[str, ...] = (
     r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w)",
     r"rate limit reached for (\S+) in organization \S+ on tokens per",
     r"daily ([a-z][\w.-]*\d[\w.-]*) quota",
-    r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
-    r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|daily) limit reached",
+    r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|"
+    r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
+    r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
+    r"daily) limit reached",
 )
-SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|/model to switch|model quota"
+SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
+               r"/model to switch|model quota"
                r"|\bmodel: [\w.-]+\)|^API Error: Rate limit reached$")
+
+
+EXAMPLE_CONFIG = """{
+  "_note": "Keys that begin with _ are comments. `orch config schema` prints a JSON Schema, `orch config check` checks this file.",
+  "order": ["claude", "codex"],
+  "rules": [
+    {"_note": "the first rule that matches wins", "match": "\\\\b(refactor|rename)\\\\b", "agent": "codex"},
+    {"keywords": ["docs", "readme"], "agent": "claude"}
+  ],
+  "access": "edit",
+  "timeout": "1h"
+}
+"""
+
+DEMO_PROMPT = "add a goodbye function to greet.py, and a test for it"
+DEMO_FILE = "def hello(name):\n    return f\"Hello, {name}!\"\n"
+DEMO_FIRST = r"""
+import json, sys, time
+with open("greet.py", "a") as file:
+    file.write("\n\ndef goodbye(name):\n    return f\"Goodbye, {name}!\"\n")
+time.sleep(0.6)
+limit = {"status": "rejected", "resetsAt": int(time.time()) + 7200, "rateLimitType": "five_hour"}
+print(json.dumps({"type": "rate_limit_event", "rate_limit_info": limit}))
+print(json.dumps({"type": "result", "subtype": "success", "is_error": True, "api_error_status": 429,
+                  "result": "You've hit your session limit", "session_id": "demo", "total_cost_usd": 0.0123,
+                  "usage": {"input_tokens": 2100, "output_tokens": 180, "cache_read_input_tokens": 900}}))
+sys.exit(1)
+"""
+DEMO_SECOND = r"""
+import json, time
+with open("test_greet.py", "w") as file:
+    file.write("from greet import goodbye\n\n\ndef test_goodbye():\n    assert goodbye(\"Ada\") == \"Goodbye, Ada!\"\n")
+time.sleep(0.6)
+answer = "greet.py already had goodbye() from the first agent; I added test_greet.py, and it passes."
+print(json.dumps({"type": "thread.started", "thread_id": "demo"}))
+print(json.dumps({"type": "item.completed", "item": {"id": "0", "type": "agent_message", "text": answer}}))
+print(json.dumps({"type": "turn.completed", "usage": {"input_tokens": 1500, "cached_input_tokens": 600, "output_tokens": 240}}))
+"""
+DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "codex-json"))
 
 # === CONFIG ===============================================================
 # Built-in defaults <- the home's config <- the project's config <- options. SCHEMA
@@ -1738,7 +1827,7 @@ def _leaves(raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
         here = f"{path}.{key}" if path else key
         if isinstance(given, dict) and given:
             yield from _leaves(given, here)
-        else:
+        elif not (path and given == {}):                   # an empty object below the top says nothing
             yield here, given
 
 
@@ -1823,7 +1912,7 @@ def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping
 
 
 def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]], path: str) -> Iterator[tuple[str, str]]:
-    if kind in known and given not in known[kind]:
+    if kind is not None and kind in known and given not in known[kind]:
         yield path, f'unknown {kind} "{given}"{did_you_mean(given, known[kind])}'
     problem = _KIND_TESTS[kind](given) if kind in _KIND_TESTS else None
     if problem:
@@ -2047,7 +2136,7 @@ class Candidate:
 class Route:
     """The plan of one run."""
     candidates: tuple[Candidate, ...]
-    reason: str                                            # "--agent", "rule", "order", "role", with "; codex is cooling" and the like
+    reason: str                                            # why the preferred one is preferred, and why it is not the first
     rule: int | None                                       # index of the rule that matched
     context: str | None
     preferred: str
@@ -2055,6 +2144,10 @@ class Route:
     def usable(self) -> tuple[Candidate, ...]:
         """The candidates that can be tried, in order."""
         return tuple(c for c in self.candidates if c.skip is None)
+
+    def first(self) -> str | None:
+        """The agent that is tried first."""
+        return next((c.agent.name for c in self.candidates if c.skip is None), None)
 
 
 def route(config: Config, request: Request, cooling: Mapping[str, float], installed: Callable[[Agent], bool],
@@ -2068,7 +2161,6 @@ def route(config: Config, request: Request, cooling: Mapping[str, float], instal
     rule = config.rules[index] if index is not None else Rule()
     ready = [n for n in config.order if config.agents[n].enabled]
     preferred = request.agent or rule.agent or next(iter(ready), "")
-    reason = "--agent" if request.agent else "rule" if rule.agent else "order"
     names = [preferred, *(n for n in ready if n != preferred)] if preferred else []
     complexity = request.complexity or rule.complexity
     candidates = []
@@ -2077,8 +2169,19 @@ def route(config: Config, request: Request, cooling: Mapping[str, float], instal
         by_rule = (rule.model, rule.effort) if name == rule.agent else (None, None)
         by_map = config.model_map.get(complexity or "", {}).get(name)
         candidates.append(_candidate(config.agents[name], wanted, by_rule, by_map, (cooling, installed)))
-    return Route(tuple(_rules_need_their_agent(candidates, request)), reason, index,
-                 request.context or rule.context, preferred)
+    kept = tuple(c for c in candidates if c.skip != "not_found" or c.agent.name == request.agent)
+    return Route(kept, _reason(request, index, rule, candidates), index, request.context or rule.context, preferred)
+
+
+def _reason(request: Request, index: int | None, rule: Rule, candidates: Sequence[Candidate]) -> str:
+    why = "--agent" if request.agent else f"rules[{index}]" if rule.agent else "order"
+    first = candidates[0] if candidates else None
+    if first is None or first.skip is None:
+        return why
+    return f"{why} says {first.agent.name}, which is {SKIP_WORDS[first.skip]}"
+
+
+SKIP_WORDS = {"cooling": "at its limit", "not_found": "not installed", "disabled": "disabled"}
 
 
 def _candidate(agent: Agent, wanted: tuple[str | None, str | None], by_rule: tuple[str | None, str | None],
@@ -2097,11 +2200,6 @@ def _candidate(agent: Agent, wanted: tuple[str | None, str | None], by_rule: tup
     if wanted[0]:                                          # asked for by name: another model is not what was asked for
         return Candidate(agent, model, effort, "cooling", model_end)
     return Candidate(agent, None, effort)                  # a cooldown of one model only drops that model
-
-
-def _rules_need_their_agent(candidates: list[Candidate], request: Request) -> Iterator[Candidate]:
-    """Drop agents that are not installed, unless asked for by name: nobody needs to hear of them."""
-    return (c for c in candidates if c.skip != "not_found" or c.agent.name == request.agent)
 
 
 def model_cooling(cooling: Mapping[str, float], name: str, model: str | None) -> float | None:
@@ -2150,7 +2248,7 @@ def paths_in(prompt: str) -> list[str]:
     ['web/app.js', 'style.css']
     """
     words = re.findall(r"[\w@+~./-]+", prompt)
-    names = (word.rstrip(".").removeprefix("./") if sys.version_info >= (3, 9) else word for word in words)
+    names = (word.rstrip(".").removeprefix("./") for word in words)
     return [n for n in names if re.search(r"\w/\w|^/\w", n) or re.search(r"\w\.[A-Za-z][A-Za-z0-9]{0,9}$", n) and "." != n[1:2]]
 
 
@@ -2243,7 +2341,8 @@ _PER_TYPE: Mapping[str, tuple[str, str]] = {         # the same for the format's
     "insufficient_quota": (LIMITED, "credits"), "billing_error": (LIMITED, "credits"),
     "quota_exceeded": (LIMITED, "usage_limit"), "RESOURCE_EXHAUSTED": (LIMITED, "usage_limit"),
     "authentication": (AUTH, "auth"), "authentication_error": (AUTH, "auth"),
-    "authentication_failed": (AUTH, "auth"), "invalid_api_key": (AUTH, "auth"), "API_KEY_INVALID": (AUTH, "auth"),
+    "authentication_failed": (AUTH, "auth"), "invalid_api_key": (AUTH, "auth"),
+    "API_KEY_INVALID": (AUTH, "auth"),
     "server_error": (FAILED, "overloaded"), "overloaded_error": (FAILED, "overloaded"),
     "ContextOverflowError": (FAILED, "context"), "context_length_exceeded": (FAILED, "context"),
     "model_not_found": (FAILED, "model"), "INVALID_STREAM": (FAILED, "network"),
@@ -2300,7 +2399,9 @@ def _waits_briefly(told: str) -> bool:
     (True, False)
     """
     found = _compiled(r"retrying (?:after|in) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s)\b").search(told)
-    return bool(found) and float(found.group(1)) / (1000 if found.group(2) == "ms" else 1) < BRIEF_WAIT_S
+    if not found:
+        return False
+    return float(found.group(1)) / (1000 if found.group(2) == "ms" else 1) < BRIEF_WAIT_S
 
 
 def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, clock: Clock) -> Verdict | None:
@@ -2314,8 +2415,8 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
         return declared
     evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
     if evidence or ended.stopped == "limit":
-        verdict = _limited(agent, evidence or "", Report(), clock, "retries at a limit")
-        return replaced(verdict, error=f"sat at its limit: {evidence or 'no output'}", evidence=evidence or "")
+        verdict = _limited(agent, evidence or "", Report(), clock, ("retries at a limit", evidence or ""))
+        return replaced(verdict, error=f"sat at its limit: {evidence or 'no output'}")
     told = {"timeout": "timed out", "silent": "was silent for too long"}.get(ended.stopped, ended.stopped)
     error_class = ended.stopped if ended.stopped in ("timeout", "silent") else "signal"
     return Verdict(FAILED, error_class, told, rule="stopped by orch", evidence=ended.stopped)
@@ -2351,7 +2452,8 @@ def _judge_start(ended: Ended) -> Verdict | None:
     """A launcher that found nothing to start."""
     silent = not ended.stdout.strip()
     if ended.exit_code is None and ended.signal is None and silent:
-        return Verdict(NOT_FOUND, "not_found", _one_line(ended.stderr) or "could not be started", rule="not started")
+        told = _one_line(ended.stderr) or "could not be started"
+        return Verdict(NOT_FOUND, "not_found", told, rule="not started")
     if ended.exit_code not in (126, 127) or not silent:
         return None
     cause = ended.stderr.strip()
@@ -2381,10 +2483,10 @@ def _judge(agent: Agent, text: str, hints: Report, clock: Clock) -> Verdict:
         return _auth(text, "http 401", text)
     limit = _limit_rule(agent, text)
     if limit:
-        return _limited(agent, text, hints, clock, limit[0], limit[1])
+        return _limited(agent, text, hints, clock, limit)
     stated, rule = _stated(hints)
     if stated and stated[0] == LIMITED:
-        return _limited(agent, text, hints, clock, rule)
+        return _limited(agent, text, hints, clock, (rule, text))
     login = _auth_rule(agent, text)
     if login:
         return _auth(text, *login)
@@ -2404,11 +2506,11 @@ def _ends(text: str) -> str:
 
 def _stated(hints: Report) -> tuple[tuple[str, str] | None, str]:
     """What status and type mean by themselves, and the rule's name."""
-    if hints.status in _PER_STATUS:
-        return _PER_STATUS[hints.status], f"http {hints.status}"
-    if hints.error_type in _PER_TYPE:
-        return _PER_TYPE[hints.error_type], f"error type {hints.error_type}"
-    return None, ""
+    by_status = _PER_STATUS.get(hints.status or 0)
+    if by_status:
+        return by_status, f"http {hints.status}"
+    by_type = _PER_TYPE.get(hints.error_type or "")
+    return by_type, f"error type {hints.error_type}" if by_type else ""
 
 
 def _failed(error_class: str, text: str, rule: str, evidence: str) -> Verdict:
@@ -2419,7 +2521,7 @@ def _auth(text: str, rule: str, evidence: str) -> Verdict:
     return Verdict(AUTH, "auth", _one_line(text) or "not logged in", rule=rule, evidence=_one_line(evidence))
 
 
-def _limited(agent: Agent, text: str, hints: Report, clock: Clock, rule: str, evidence: str = "") -> Verdict:
+def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tuple[str, str]) -> Verdict:
     """A limit, with its reset, scope and class."""
     text = fold_text(text)
     reset_at, coarse = _reset(text, hints, clock)
@@ -2429,7 +2531,7 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, rule: str, ev
         LIMITED,
         found[0] if found else stated[1] if stated else "usage_limit",
         _one_line(text) or "at its limit",
-        reset_at, coarse, _scope(agent, text, hints), rule, _one_line(evidence or text),
+        reset_at, coarse, _scope(agent, text, hints), found_by[0], _one_line(found_by[1]),
     )
 
 
@@ -2447,8 +2549,10 @@ def _reset(text: str, hints: Report, clock: Clock) -> tuple[float | None, bool]:
 def _scope(agent: Agent, text: str, hints: Report) -> str:
     """What a limit is for: agent, model, or model:NAME.
 
-    >>> _scope(AGENTS[0], "You've hit your Opus limit", Report()), _scope(AGENTS[0], "You've hit your weekly limit", Report())
-    ('model:opus', 'agent')
+    >>> _scope(AGENTS[0], "You've hit your Opus limit", Report())
+    'model:opus'
+    >>> _scope(AGENTS[0], "You've hit your weekly limit", Report())
+    'agent'
     """
     if hints.limit_model:
         return f"model:{hints.limit_model}"
@@ -2502,10 +2606,10 @@ def _first(table: tuple[tuple[str, str], ...], text: str) -> tuple[str, str] | N
     return None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=512)
 def _compiled(pattern: str, flags: int = re.IGNORECASE | re.MULTILINE) -> re.Pattern[str]:
-    """The pattern with every space standing for any white space (a message may be wrapped anywhere)."""
-    return re.compile(re.sub(r"(?<!\\)\n\s*", "", pattern).replace(" ?", r"\s*").replace(" ", r"\s+"), flags)
+    """The pattern with a plain space standing for any white space (a message may be wrapped anywhere)."""
+    return re.compile(re.sub(r"(?<!\\) (?![+*?{])", r"\\s+", pattern), flags)
 
 
 def _matches(pattern: str, line: str) -> bool:
@@ -2524,7 +2628,9 @@ def _stated_status(text: str) -> int | None:
     (401, None)
     """
     found = _compiled(r"^\W*(?:ERROR: |Error: )?(?:Failed to authenticate\. )?"
-                      r"(?:(?:unexpected |[\w ,]{0,40}last )status:?|API Error:|Error code:|HTTP(?:/[\d.]+)?:?) \(?([45]\d\d)\b"
+                      r"(?:(?:unexpected |[\w ,]{0,40}last )status:?"
+                      r"|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
+                      r" \(?([45]\d\d)\b"
                       r"|\b(401) Unauthorized").search(text)
     return int(found.group(1) or found.group(2)) if found else None
 
@@ -2542,15 +2648,16 @@ def _verdict_text(agent: Agent, ended: Ended, report: Report, prompt: str) -> st
     """The lines that can be the CLI's own verdict."""
     streams = {name: _without_prompt(fold_text(_tail(text)), prompt)
                for name, text in (("stdout", ended.stdout), ("stderr", ended.stderr))}
-    if not report.raw:                  # events were judged by the format; only what stands between them is text
-        streams["stdout"] = "\n".join(line for line in streams["stdout"].split("\n") if not line.startswith("{"))
+    if not report.raw:                          # the format judged the events; what stands between them is text
+        between = [line for line in streams["stdout"].split("\n") if not line.startswith("{")]
+        streams["stdout"] = "\n".join(between)
     wanted = [name for name in ("stderr", "stdout") if agent.verdict_stream in (name, "both")]
     if not any(streams[name].strip() for name in wanted):
         wanted = ["stderr", "stdout"]
     if agent.verdict_lines:
         marked = [block for name in wanted for block in _marked(agent, streams[name])]
-        echoes = agent.transcript and any(_compiled(agent.transcript, re.MULTILINE).search(streams[name]) for name in wanted)
-        if marked or echoes:
+        shown = "\n".join(streams[name] for name in wanted)
+        if marked or agent.transcript and _compiled(agent.transcript, re.MULTILINE).search(shown):
             return marked[-1] if marked else ""
     blocks = {name: _blocks(streams[name], agent.note_lines) for name in wanted}
     kept = [block for name in wanted
@@ -2566,7 +2673,8 @@ def _marked(agent: Agent, text: str) -> list[str]:
     for at, line in enumerate(lines):
         if not _matches(agent.verdict_lines, line) or agent.note_lines and _matches(agent.note_lines, line):
             continue
-        wrapped = itertools.takewhile(lambda after: after.strip() and not _matches(ends, after), lines[at + 1:at + 4])
+        after = lines[at + 1:at + 4]
+        wrapped = itertools.takewhile(lambda line: line.strip() and not _matches(ends, line), after)
         marked.append("\n".join([line, *wrapped]))
     return marked
 
@@ -2584,7 +2692,7 @@ def _blocks(text: str, notes: str) -> list[str]:
             blocks.append([line])
             head_indent, in_stack = indent, False
             continue
-        in_stack = in_stack or line.lstrip().startswith("at ")        # a stack, and the dump of the error after it
+        in_stack = in_stack or line.lstrip().startswith("at ")      # a stack, and the dump of the error below
         if not in_stack:
             blocks[-1].append(line)
     return ["\n".join(block) for block in blocks if not _matches(left_out, block[0])]
@@ -2604,11 +2712,12 @@ def _is_bracket(block: str) -> bool:
 
 def _tail(text: str) -> str:
     """The head and the tail of a long output, long lines cut."""
-    lines = text.replace("\r\n", "\n").split("\n") if len(text) > LINE_CHARS else [text]
+    if len(text) <= LINE_CHARS:
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
     if len(lines) > TEXT_LINES:
         lines = lines[:100] + lines[100 - TEXT_LINES:]
-    return "\n".join(line if len(line) <= LINE_CHARS else line[:3000] + " " + line[-1000:] for line in lines) \
-        if len(lines) > 1 or len(text) > LINE_CHARS else text
+    return "\n".join(line if len(line) <= LINE_CHARS else f"{line[:3000]} {line[-1000:]}" for line in lines)
 
 
 def _without_prompt(text: str, prompt: str) -> str:
@@ -3171,13 +3280,13 @@ def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) ->
 # appended. Times are text in files (ISO 8601, UTC, Z) and numbers in here.
 
 STATE_VERSION = 1
+CORRUPT = "corrupt"                                        # in the warning about a state file that has to be set aside
 KEEP_JOBS = 50
 FAR_AHEAD_S = 35 * 86400                                   # a limit that ends later is a misreading or a clock that jumped
 COARSE_S = 60                                              # agents cut the seconds off a printed reset time
 STALE_RETRY_S = 60                                         # a reset that is already behind us: try again soon
 GUESS_MAX_S = 4 * 3600
 CREDITS_FIRST_S, CREDITS_MAX_S = 3600, 8 * 3600
-OUTCOMES = (OK, FAILED, LIMITED, AUTH, NOT_FOUND, ABORTED)
 
 
 def render_time(at: float | None) -> str | None:
@@ -3219,10 +3328,14 @@ def parse_state(text: str) -> dict[str, Any]:
         raise ValueError("not a state file")
     if state["version"] > STATE_VERSION:
         raise OrchError(f"written by a newer orch (version {state['version']})")
-    return {**empty_state(), **state,
-            "cooldowns": {k: v for k, v in _dict(state.get("cooldowns")).items() if isinstance(v, dict)},
-            "limit_counts": {k: n for k, n in _dict(state.get("limit_counts")).items() if isinstance(n, int) and 0 <= n < 99},
-            "jobs": [job for job in _list(state.get("jobs")) if isinstance(job, dict)]}
+    state = {**empty_state(), **state}
+    cooldowns, counts, jobs = state["cooldowns"], state["limit_counts"], state["jobs"]
+    sound = (isinstance(cooldowns, dict) and all(isinstance(entry, dict) for entry in cooldowns.values())
+             and isinstance(counts, dict) and all(isinstance(n, int) and 0 <= n < 99 for n in counts.values())
+             and isinstance(jobs, list) and all(isinstance(job, dict) for job in jobs))
+    if not sound:
+        raise ValueError("not the shape of a state file")
+    return state
 
 
 def cooling(state: Mapping[str, Any], now: float) -> dict[str, float]:
@@ -3246,7 +3359,7 @@ def cooldown_after(state: Mapping[str, Any], key: str, verdict: Verdict, now: fl
 
     A stated reset time is authoritative; a guess grows threefold each time and never shortens a known one.
     """
-    count = state["limit_counts"].get(key, 0) + 1
+    count = min(state["limit_counts"].get(key, 0) + 1, 20)
     source = "agent"
     if verdict.reset_at is not None and verdict.reset_at > now:
         until, count = verdict.reset_at + (COARSE_S if verdict.coarse else 0), 0
@@ -3264,7 +3377,7 @@ def cooldown_after(state: Mapping[str, Any], key: str, verdict: Verdict, now: fl
 
 def cooldown_entry(until: float, reason: str, source: str, now: float) -> dict[str, Any]:
     """A cooldown as the state file holds it; `source` is agent, guess or user."""
-    return {"until": render_time(until), "reason": reason[:300], "source": source, "set_at": render_time(now)}
+    return {"until": render_time(math.ceil(until)), "reason": reason[:300], "source": source, "set_at": render_time(now)}
 
 
 def with_limit(state: dict[str, Any], key: str, entry: Mapping[str, Any], count: int) -> dict[str, Any]:
@@ -3367,8 +3480,10 @@ class Attempt:
 
 def usage_json(usage: Usage | None) -> dict[str, int] | None:
     """Usage as it is written in results and in the ledger."""
-    return usage and {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
-                      "cache_read_tokens": usage.cache_read_tokens, "billable": usage.input_tokens + usage.output_tokens}
+    if usage is None:
+        return None
+    return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
+            "cache_read_tokens": usage.cache_read_tokens, "billable": usage.input_tokens + usage.output_tokens}
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage | None:
@@ -3465,8 +3580,8 @@ def render_until(until: float, now: float, local: Callable[[float], time.struct_
 
 
 def render_ago(then: float | None, now: float) -> str:
-    """A moment in the past as a length of time."""
-    return "?" if then is None else f"{render_span(now - then).split(' ')[0]} {render_span(now - then).split(' ')[1]} ago"
+    """A moment in the past as a length of time, in its largest unit."""
+    return "?" if then is None else " ".join(render_span(now - then).split(" ")[:2]) + " ago"
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> str:
@@ -3525,19 +3640,32 @@ def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float, local: Ca
     return render_table(("key", "cooling", "source", "reason"), rows) if rows else "nothing is cooling\n"
 
 
-def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time]) -> str | None:
+def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time], *,
+                  verbose: bool = False) -> str | None:
     """The line on standard error for an event, or None for one that needs none."""
     kind = event["type"]
     if kind == "warning":
         return printable(event["message"])
     if kind == "handoff":
-        why = event["error"] or event["error_class"] or event["outcome"]
-        until = parse_time(render_time(event["retry_at"]))
-        more = f" ({render_until(until, now, local)})" if until else ""
-        hidden = sum(event["redacted"].values())
-        masked = f"; {hidden} secret{'' if hidden == 1 else 's'} masked" if hidden else ""
-        return f"{event['after']}: {printable(why, 200)}{more}; going on with {event['agent']}{masked}"
+        return _handoff_notice(event, now, local)
+    if kind == "route" and event["agent"]:
+        words = [f"{s['agent']} is {SKIP_WORDS[s['why']]}{_until(s['retry_at'], now, local)}" for s in event["skipped"]]
+        return f"{'; '.join(words)}; taking {event['agent']}" if words else f"taking {event['agent']} ({event['reason']})" if verbose else None
+    if kind == "attempt_end" and verbose:
+        return f"{event['agent']}: {event['outcome']} after {render_span(event['duration_ms'] / 1000)}"
     return None
+
+
+def _handoff_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time]) -> str:
+    why = printable(event["error"] or event["error_class"] or event["outcome"], 200)
+    hidden = sum(event["redacted"].values())
+    masked = f"; {hidden} secret{'' if hidden == 1 else 's'} masked" if hidden else ""
+    return f"{event['after']}: {why}{_until(event['retry_at'], now, local)}; going on with {event['agent']}{masked}"
+
+
+def _until(text: str | None, now: float, local: Callable[[float], time.struct_time]) -> str:
+    until = parse_time(text) if text else None
+    return f" ({render_until(until, now, local)})" if until else ""
 
 
 def render_explain(verdict: Mapping[str, Any]) -> str:
@@ -3617,16 +3745,12 @@ class locked:  # noqa: N801  (used as `with locked(path):`, where a class name w
         self.fd = -1
 
     def __enter__(self) -> None:
-        import fcntl
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         give_up_at, pause_s = time.monotonic() + LOCK_WAIT_S, 0.001
-        while True:
-            try:
-                return fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > give_up_at:
-                    os.close(self.fd)
-                    raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s") from None
+        while not try_lock(self.fd):
+            if time.monotonic() > give_up_at:
+                os.close(self.fd)
+                raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.05)
 
@@ -3655,14 +3779,30 @@ def remove_folder(path: str) -> None:
     os.rmdir(path)
 
 
+def try_lock(fd: int) -> bool:
+    """Lock an open file for as long as it stays open, if nobody has it; the one place that locks."""
+    import fcntl
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def home_path(world: World, *names: str) -> str:
     """A path below the home directory."""
     return os.path.join(world.home, *names)
 
 
 def make_folder(path: str) -> str:
-    """Make sure that a folder of ours exists, 0700."""
-    os.makedirs(path, 0o700, exist_ok=True)
+    """Make sure that a folder of ours exists, 0700, whatever the umask says of those above it."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        make_folder(os.path.dirname(path))
+        os.mkdir(path, 0o700)
     return path
 
 
@@ -3674,7 +3814,7 @@ def read_state(world: World) -> tuple[dict[str, Any], str | None]:
     except (FileNotFoundError, NotADirectoryError):
         return empty_state(), None
     except ValueError as err:
-        return empty_state(), f"{path}: corrupt ({err})"
+        return empty_state(), f"{path}: {CORRUPT} ({err})"
     except (OSError, OrchError) as err:
         return empty_state(), f"{path}: not used: {reason_of(err)}"
 
@@ -3698,7 +3838,7 @@ def _state_to_change(path: str, now: float) -> tuple[dict[str, Any], str | None]
     except ValueError as err:
         aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
         os.rename(path, aside)
-        return empty_state(), f"{path}: corrupt ({err}); set aside as {os.path.basename(aside)}"
+        return empty_state(), f"{path}: {CORRUPT} ({err}); set aside as {os.path.basename(aside)}"
 
 
 def append_ledger(world: World, record: Mapping[str, Any]) -> None:
@@ -3731,23 +3871,20 @@ def read_ledger(world: World) -> Iterator[dict[str, Any] | None]:
 def read_ledger_since(world: World, since: str) -> list[dict[str, Any] | None]:
     """The records at or after the ISO time `since`, read from the end: the cost does not grow with the ledger."""
     try:
-        with open(home_path(world, "usage.jsonl"), "rb") as file:
-            start = position = file.seek(0, os.SEEK_END)
-            block = 64 << 10
-            while position > 0:
-                position = max(0, position - block)
-                file.seek(position)
-                lines = file.read(start - position).split(b"\n")
-                records = list(parse_ledger(line for line in lines[position > 0:] if line))
-                known = [r["at"] for r in records if r]
-                if known and known[0] < since:
-                    break
-                block *= 2
-            else:
-                return records if start else []
-            return [r for r in records if r and r["at"] >= since]
+        file = open(home_path(world, "usage.jsonl"), "rb")  # noqa: SIM115  (closed two lines on)
     except (FileNotFoundError, NotADirectoryError):
         return []
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        for blocks in itertools.count(1):
+            start = max(size - (64 << 10) * 2 ** blocks, 0)
+            file.seek(start)
+            lines = file.read(size - start).split(b"\n")[start > 0:]
+            records = list(parse_ledger(line for line in lines if line))
+            oldest = next((record["at"] for record in records if record), since)
+            if start == 0 or oldest < since:
+                return [record for record in records if record is None or record["at"] >= since]
+    return []
 
 
 def trim_ledger(world: World, keep_days: float) -> None:
@@ -3871,15 +4008,10 @@ def reason_of(err: Exception) -> str:
 # === PROCESSES ============================================================
 # `spawn` starts every process: an argument list, never a shell, standard input stated,
 # in a session of its own, so that a stop reaches the whole group and no agent can read
-# the terminal. One `Child` watches one agent: both pipes drained as they come, memory
-# bounded, every time limit kept. Agents put their tools' shells into sessions of their
-# own, so a stop also goes by parentage and by the marker that every process of an
-# attempt inherits in its environment (ORCH_ATTEMPT_ID; read from /proc where there is
-# one), and looks again until two looks find nothing.
+# the terminal. Agents put their tools' shells into sessions of their own, so a stop also
+# goes by parentage and by the marker that every process of an attempt inherits in its
+# environment (ORCH_ATTEMPT_ID; read from /proc where there is one).
 
-HEAD_BYTES, TAIL_BYTES = 256 << 10, 4 << 20                # kept of each stream
-MAX_LINE_BYTES = 8 << 20                                   # a longer line of a machine format is skipped
-DRAIN_S = 1.0                                              # a grandchild may hold the pipes: wait no longer than this
 TERM_S = 2.0                                               # from TERM to KILL
 KILL_S = 5.0                                               # from KILL to giving up on what will not die (a stuck mount)
 LOOK_S = 0.05
@@ -3933,6 +4065,7 @@ class Stop:
         self.urgent = False                                # asked twice: kill at once
         self.groups: set[int] = set()                      # agents at work, for TSTP
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
+        self.listener_fd: int | None = None                # standard output, where it is a pipe that can close
         self.fd, self._wake = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake, False)
@@ -3944,6 +4077,13 @@ class Stop:
         try:
             os.write(self._wake, b"!")
         except BlockingIOError:                            # it has been woken often enough
+            pass
+
+    def acknowledge(self) -> None:
+        """Take in the wake-up."""
+        try:
+            os.read(self.fd, 512)
+        except BlockingIOError:
             pass
 
     def suspend(self) -> None:
@@ -3973,77 +4113,6 @@ class Stop:
         """Give the pipe back."""
         os.close(self.fd)
         os.close(self._wake)
-
-
-class Kept:
-    """The head and the tail of a stream, in bounded memory."""
-
-    def __init__(self) -> None:
-        self.head = bytearray()
-        self.tail: list[bytes] = []
-        self.tail_bytes = 0
-        self.cut = False
-
-    def add(self, data: bytes) -> None:
-        """Take in the next piece."""
-        room = HEAD_BYTES - len(self.head)
-        if room > 0:
-            self.head += data[:room]
-            data = data[room:]
-        if not data:
-            return
-        self.tail.append(data)
-        self.tail_bytes += len(data)
-        if self.tail_bytes > 2 * TAIL_BYTES:               # seldom, so that each byte is copied about once
-            self._shrink()
-
-    def _shrink(self) -> None:
-        joined = b"".join(self.tail)
-        self.tail, self.tail_bytes = [joined[-TAIL_BYTES:]], TAIL_BYTES
-        self.cut = True
-
-    def text(self) -> str:
-        """What was kept, as text."""
-        if self.tail_bytes > TAIL_BYTES:
-            self._shrink()
-        gap = b"\n[...]\n" if self.cut else b""
-        return (bytes(self.head) + gap + b"".join(self.tail)).decode("utf-8", "replace")
-
-
-class Lines:
-    """Cuts a stream into lines; one over 8 MiB is dropped."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.dropping = False
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that this piece completes."""
-        *whole, rest = data.split(b"\n")
-        if whole:
-            first = b"".join([*self.parts, whole[0]])
-            whole[0] = b"" if self.dropping else first
-            self.parts, self.size, self.dropping = [], 0, False
-        self.size += len(rest)
-        if self.size > MAX_LINE_BYTES:
-            self.dropping = True
-            self.parts = []
-        elif rest and not self.dropping:
-            self.parts.append(rest)
-        return whole
-
-    def rest(self) -> bytes:
-        """The last line, where the stream ended without a line end."""
-        return b"" if self.dropping else b"".join(self.parts)
-
-
-@value
-class Limits:
-    """How long an attempt may take; 0: no limit. All in seconds."""
-    timeout_s: float = 0
-    idle_s: float = 0
-    grace_s: float = 0                                     # how long an agent may sit at its limit
 
 
 @value
@@ -4137,6 +4206,127 @@ def stop_family(marker: str) -> int:
     return len(known)
 
 
+def orphans(marker: str, pid: int) -> list[int]:
+    """What an agent that ended by itself left running. Only younger processes are looked at, which pids tell well enough."""
+    return sorted(family(marker, pid, {}, newer_than=pid))
+
+# === WATCH ================================================================
+# One `Child` watches one agent: both pipes drained as they come into bounded memory,
+# every time limit kept, stopped when asked. A run ends when the process has exited and
+# its pipes are at end-of-file, or one second after the exit. `Stopping` is the way down:
+# TERM to all that belongs to the attempt, KILL after two seconds, then looking until two
+# looks find nothing.
+
+HEAD_BYTES, TAIL_BYTES = 256 << 10, 4 << 20                # kept of each stream
+MAX_LINE_BYTES = 8 << 20                                   # a longer line of a machine format is skipped
+DRAIN_S = 1.0                                              # a grandchild may hold the pipes: wait no longer than this
+
+
+class Kept:
+    """The head and the tail of a stream, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.head = bytearray()
+        self.tail: list[bytes] = []
+        self.tail_bytes = 0
+        self.cut = False
+
+    def add(self, data: bytes) -> None:
+        """Take in the next piece."""
+        room = HEAD_BYTES - len(self.head)
+        if room > 0:
+            self.head += data[:room]
+            data = data[room:]
+        if not data:
+            return
+        self.tail.append(data)
+        self.tail_bytes += len(data)
+        if self.tail_bytes > 2 * TAIL_BYTES:               # seldom, so that each byte is copied about once
+            self._shrink()
+
+    def _shrink(self) -> None:
+        joined = b"".join(self.tail)
+        self.tail, self.tail_bytes = [joined[-TAIL_BYTES:]], TAIL_BYTES
+        self.cut = True
+
+    def text(self) -> str:
+        """What was kept, as text."""
+        if self.tail_bytes > TAIL_BYTES:
+            self._shrink()
+        gap = b"\n[...]\n" if self.cut else b""
+        return (bytes(self.head) + gap + b"".join(self.tail)).decode("utf-8", "replace")
+
+
+class Lines:
+    """Cuts a stream into lines; one over 8 MiB is dropped."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.dropping = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that this piece completes."""
+        *whole, rest = data.split(b"\n")
+        if whole:
+            first = b"".join([*self.parts, whole[0]])
+            whole[0] = b"" if self.dropping else first
+            self.parts, self.size, self.dropping = [], 0, False
+        self.size += len(rest)
+        if self.size > MAX_LINE_BYTES:
+            self.dropping = True
+            self.parts = []
+        elif rest and not self.dropping:
+            self.parts.append(rest)
+        return whole
+
+    def rest(self) -> bytes:
+        """The last line, where the stream ended without a line end."""
+        return b"" if self.dropping else b"".join(self.parts)
+
+
+@value
+class Limits:
+    """How long an attempt may take; 0: no limit. All in seconds."""
+    timeout_s: float = 0
+    idle_s: float = 0
+    grace_s: float = 0                                     # how long an agent may sit at its limit
+
+
+class Stopping:
+    """The way down of one attempt: who is left, and when to be harder on them."""
+
+    def __init__(self, marker: str, root: int, now: float) -> None:
+        self.marker, self.root = marker, root
+        self.kill_at, self.look_at = now + TERM_S, now
+        self.give_up_at = self.kill_at + KILL_S
+        self.quiet_looks = 0
+        self.survivors = 0
+        self.known = family(marker, root, {})              # before the TERM: orphans lose their parentage
+        signal_group(root, "SIGTERM")
+        signal_all(self.known, "SIGTERM")
+        signal_all(self.known, "SIGCONT")                  # one that is stopped would never see the TERM
+
+    def look(self, now: float) -> None:
+        """Look for survivors when it is time to, and kill them when their time is up."""
+        if now < min(self.look_at, self.kill_at):
+            return
+        alive = family(self.marker, self.root, self.known)
+        self.known.update(alive)
+        if now >= self.kill_at:
+            signal_group(self.root, "SIGKILL")
+            signal_all(alive, "SIGKILL")
+            self.kill_at = now + LOOK_S
+        self.look_at = now + LOOK_S
+        self.quiet_looks = 0 if alive else self.quiet_looks + 1
+        if now > self.give_up_at:
+            self.survivors, self.quiet_looks = len(alive), 2
+
+    def done(self) -> bool:
+        """Whether two looks in a row found nothing, or there is nothing more to do."""
+        return self.quiet_looks >= 2
+
+
 class Child:
     """One agent at work, watched until it has ended or has been stopped.
 
@@ -4150,15 +4340,12 @@ class Child:
         self.on_output = on_output
         self.kept = {"stdout": Kept(), "stderr": Kept()}
         self.selector = selectors.DefaultSelector()
-        self.open_pipes = 2
+        self.exit_fd = _exit_fd(process.pid)
         self.stopped: str | None = None                    # why orch stopped it
-        self.family: dict[int, str] = {}
-        self.quiet_looks = 0
+        self.stopping: Stopping | None = None
         self.exit_seen_at: float | None = None
-        self.began_at = self.last_output_at = stop.clock()
         self.limit_at: float | None = None                 # since when nothing but its limit has come
-        self.kill_at = self.look_at = self.give_up_at = float("inf")
-        self.survivors = 0
+        self.began_at = self.last_output_at = stop.clock()
 
     def run(self, stdin: bytes | None) -> Ended:
         """Watch to the end."""
@@ -4172,7 +4359,7 @@ class Child:
             self._drain()
         finally:
             self.stop.groups.discard(self.process.pid)
-            if self.process.poll() is None:                # only a bug of ours or a process that will not die
+            if self.process.poll() is None:                # a bug of ours, or a process that will not die
                 signal_group(self.process.pid, "SIGKILL")
             self._close()
         code = self.process.returncode
@@ -4180,42 +4367,28 @@ class Child:
                      signal=-code if code is not None and code < 0 else None, stopped=self.stopped,
                      stdout=self.kept["stdout"].text(), stderr=self.kept["stderr"].text())
 
+    def begin_stop(self, why: str) -> None:
+        """Stop the attempt; the first reason stays."""
+        if self.stopping is None:
+            self.stopped = why
+            self.stopping = Stopping(self.marker, self.process.pid, self.stop.clock())
+
     def _register(self, stdin: bytes | None) -> None:
-        import selectors
-        read = selectors.EVENT_READ
+        from selectors import EVENT_READ
         for name in ("stdout", "stderr"):
             pipe = getattr(self.process, name)
             os.set_blocking(pipe.fileno(), False)
-            self.selector.register(pipe, read, lambda name=name, pipe=pipe: self._read(name, pipe))
-        self.selector.register(self.stop.fd, read, self._stop_requested)
-        if stdin is not None:
-            self._feed(memoryview(stdin))
-        self.exit_fd = _exit_fd(self.process.pid)
+            self.selector.register(pipe, EVENT_READ, functools.partial(self._read, name, pipe))
+        self.selector.register(self.stop.fd, EVENT_READ, self._stop_requested)
+        if self.stop.listener_fd is not None:
+            self.selector.register(self.stop.listener_fd, EVENT_READ, self._listener_gone)
         if self.exit_fd is not None:
-            self.selector.register(self.exit_fd, read, self._exited)
-
-    def _feed(self, data: memoryview) -> None:
-        """Write the prompt as the agent reads it; an agent that stops reading has what it wants."""
-        import selectors
-        pipe = self.process.stdin
-        assert pipe is not None
-        os.set_blocking(pipe.fileno(), False)
-        rest = [data]
-
-        def write() -> None:
-            try:
-                rest[0] = rest[0][os.write(pipe.fileno(), rest[0][:1 << 16]):]
-            except BlockingIOError:
-                return
-            except (BrokenPipeError, ConnectionResetError):
-                rest[0] = rest[0][:0]
-            if not rest[0]:
-                self.selector.unregister(pipe)
-                pipe.close()
-        self.selector.register(pipe, selectors.EVENT_WRITE, write)
+            self.selector.register(self.exit_fd, EVENT_READ, self._exited)
+        if stdin is not None:
+            _feed(self.selector, self.process, stdin)
 
     def _read(self, name: str, pipe: Any) -> bool:
-        """Take in what is there; False at end-of-file."""
+        """Take in what is there; False when there is nothing more for now."""
         try:
             data = os.read(pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -4223,7 +4396,6 @@ class Child:
         if not data:
             self.selector.unregister(pipe)
             pipe.close()
-            self.open_pipes -= 1
             return False
         self.kept[name].add(data)
         self.last_output_at = self.stop.clock()
@@ -4238,90 +4410,63 @@ class Child:
                 self.selector.unregister(self.exit_fd)
 
     def _stop_requested(self) -> None:
-        try:
-            os.read(self.stop.fd, 512)
-        except BlockingIOError:
-            pass
+        self.stop.acknowledge()
         self.begin_stop("aborted")
-        if self.stop.urgent:
-            self.kill_at = self.stop.clock()
+        if self.stop.urgent and self.stopping is not None:
+            self.stopping.kill_at = self.stop.clock()
 
-    def begin_stop(self, why: str) -> None:
-        """Send TERM to everything that belongs to the attempt; KILL follows after two seconds."""
-        if self.stopped is not None:
-            return
-        now = self.stop.clock()
-        self.stopped, self.kill_at, self.look_at = why, now + TERM_S, now
-        self.give_up_at = self.kill_at + KILL_S
-        self.family = family(self.marker, self.process.pid, {})    # before the TERM: orphans lose their parentage
-        signal_group(self.process.pid, "SIGTERM")
-        signal_all(self.family, "SIGTERM")
-        signal_all(self.family, "SIGCONT")                 # one that is stopped would never see the TERM
+    def _listener_gone(self) -> None:
+        """Nobody reads standard output any more."""
+        self.selector.unregister(self.stop.listener_fd or 0)
+        self.stop.request(Exit.PIPE - 128)
+
+    def _pipes_open(self) -> bool:
+        return any(pipe is not None and not pipe.closed for pipe in (self.process.stdout, self.process.stderr))
 
     def _finished(self) -> bool:
+        if self.stopping is not None:
+            return self.stopping.done() and (self.exit_seen_at is not None or self.stopping.survivors > 0)
         if self.exit_seen_at is None:
             return False
-        if self.stopped is not None:
-            return self.quiet_looks >= 2
-        return self.open_pipes == 0 or self.stop.clock() > self.exit_seen_at + DRAIN_S
+        return not self._pipes_open() or self.stop.clock() >= self.exit_seen_at + DRAIN_S
 
     def _pause(self) -> float:
-        """Seconds until the next time limit."""
-        now = self.stop.clock()
-        limits = self.limits
-        ends = [self.look_at, self.kill_at]
-        if self.exit_seen_at is not None:
-            ends.append(self.exit_seen_at + DRAIN_S)
-        elif self.exit_fd is None:
+        """Seconds until something is due."""
+        now, limits, ends = self.stop.clock(), self.limits, [self.stop.clock() + 60]
+        if self.exit_fd is None:
             ends.append(now + LOOK_S)
-        if self.stopped is None:
+        if self.stopping is not None:
+            ends += [self.stopping.look_at, self.stopping.kill_at]
+        elif self.exit_seen_at is not None:
+            ends.append(self.exit_seen_at + DRAIN_S)
+        else:
             ends += [self.began_at + limits.timeout_s] if limits.timeout_s else []
             ends += [self.last_output_at + limits.idle_s] if limits.idle_s else []
             ends += [self.limit_at + limits.grace_s] if self.limit_at is not None else []
-        return max(min(min(ends) - now, 60.0), 0)
+        return max(min(ends) - now, 0)
 
     def _keep_time(self) -> None:
-        now = self.stop.clock()
-        if self.exit_fd is None:
+        now, limits = self.stop.clock(), self.limits
+        if self.exit_fd is None or self.stopping is not None:
             self._exited()
-        if self.stopped is not None:
-            self._look_again(now)
-        elif self.exit_seen_at is None:
-            self._check_limits(now)
-
-    def _check_limits(self, now: float) -> None:
-        limits = self.limits
-        if limits.timeout_s and now >= self.began_at + limits.timeout_s:
+        if self.stopping is not None:
+            self.stopping.look(now)
+        elif self.exit_seen_at is not None:
+            return
+        elif limits.timeout_s and now >= self.began_at + limits.timeout_s:
             self.begin_stop("timeout")
         elif limits.idle_s and now >= self.last_output_at + limits.idle_s:
             self.begin_stop("silent")
         elif self.limit_at is not None and now >= self.limit_at + limits.grace_s:
             self.begin_stop("limit")
 
-    def _look_again(self, now: float) -> None:
-        """After the TERM: look for survivors, kill them when their time is up, until two looks find nothing."""
-        if now < self.look_at and now < self.kill_at:
-            return
-        self.look_at = now + LOOK_S
-        alive = family(self.marker, self.process.pid, self.family)
-        self.family.update(alive)
-        if now >= self.kill_at:
-            signal_group(self.process.pid, "SIGKILL")
-            signal_all(alive, "SIGKILL")
-            self.kill_at = now + LOOK_S
-        self._exited()
-        self.quiet_looks = self.quiet_looks + 1 if not alive else 0
-        if now > self.give_up_at:
-            self.survivors, self.quiet_looks = len(alive), 2
-            self.exit_seen_at = self.exit_seen_at or now
-
     def _drain(self) -> None:
-        """Take what is still in the pipes."""
+        """Take what is still in the pipes; a grandchild may be writing for ever."""
         for name in ("stdout", "stderr"):
             pipe = getattr(self.process, name)
-            budget = 64                                    # a grandchild may be writing for ever
-            while budget and not pipe.closed and self._read(name, pipe):
-                budget -= 1
+            for _ in range(64):
+                if pipe.closed or not self._read(name, pipe):
+                    break
 
     def _close(self) -> None:
         self.selector.close()
@@ -4332,6 +4477,26 @@ class Child:
                 pipe.close()
 
 
+def _feed(selector: selectors.BaseSelector, process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write the prompt as the agent reads it; an agent that stops reading has what it wants."""
+    from selectors import EVENT_WRITE
+    pipe, left = process.stdin, [memoryview(data)]
+    assert pipe is not None
+    os.set_blocking(pipe.fileno(), False)
+
+    def write() -> None:
+        try:
+            left[0] = left[0][os.write(pipe.fileno(), left[0][:1 << 16]):]
+        except BlockingIOError:
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            left[0] = left[0][:0]
+        if not left[0]:
+            selector.unregister(pipe)
+            pipe.close()
+    selector.register(pipe, EVENT_WRITE, write)
+
+
 def _exit_fd(pid: int) -> int | None:
     """A descriptor that is readable once the process has ended (Linux 5.3); elsewhere it is polled for."""
     try:
@@ -4339,11 +4504,11 @@ def _exit_fd(pid: int) -> int | None:
     except (AttributeError, OSError):
         return None
 
-
-def orphans(marker: str, pid: int) -> list[int]:
-    """What an agent that ended by itself left running. Only younger processes are looked at, which pids tell well enough."""
-    return sorted(family(marker, pid, {}, newer_than=pid))
-
+# === RUNNING ==============================================================
+# A note for each attempt in progress, written before its agent starts and removed when
+# it has ended. What a killed orch left is found there by the next one on that host. The
+# note stays open and locked while its orch lives, which no reused pid can fake; without
+# a lock (some network file systems) pid, start time and boot must agree.
 
 def running_folder(world: World) -> str:
     """Where the attempts in progress are noted."""
@@ -4352,11 +4517,10 @@ def running_folder(world: World) -> str:
 
 def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> int:
     """Note an attempt before its agent starts; the open, locked file is the proof that its orch lives. Returns its descriptor."""
-    import fcntl
     path = os.path.join(make_folder(running_folder(world)), attempt_id + ".json")
     me = {"host": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "start": start_of(os.getpid())}
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try_lock(fd)
     os.write(fd, json.dumps({**me, "marker": attempt_id, **record}).encode())
     return fd
 
@@ -4400,23 +4564,37 @@ def read_running(world: World) -> list[dict[str, Any]]:
 
 
 def _owner_lives(record: Mapping[str, Any], path: str) -> bool | None:
-    import fcntl
+    pid = record.get("pid")
     if record.get("host") != os.uname().nodename:
         return None
-    pid = record.get("pid")
-    if record.get("boot") == boot_id() and isinstance(pid, int) and pid > 0 and start_of(pid) == record.get("start") is not None:
+    if record.get("boot") == boot_id() and isinstance(pid, int) and start_of(pid) == record.get("start") is not None:
         return True
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return True                                        # it has just ended
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    fd = claim_running(path)
+    if fd is None:
         return True
-    finally:
-        os.close(fd)
+    os.close(fd)
     return False
+
+
+def claim_running(path: str) -> int | None:
+    """Take over the note of a dead run; None where its orch lives, another has claimed it, or it is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        if try_lock(fd) and os.path.samestat(os.fstat(fd), os.stat(path)):
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+def forget_claim(path: str, fd: int) -> None:
+    """The dead run's attempt has been dealt with."""
+    remove_file(path)
+    os.close(fd)
 
 # === GIT ==================================================================
 # A snapshot is a copy of the index, brought up to date with the files, in a private git
@@ -4441,17 +4619,20 @@ MAX_DIFF_LINES = 4_000            # a file with more can never fit; asking git f
 MAX_DIFF_PATHS = 300
 MAX_BAD_FILES = 64
 
-# What git reads from the environment is dropped but for these and `GIT_CONFIG_*`, which carry safe directories.
+# What git reads from the environment is dropped, but for these and `GIT_CONFIG_*`, which carry safe
+# directories.
 KEPT_GIT_VARIABLES = frozenset({"GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"})
 QUIET_GIT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",         # git 2.44
     "GIT_ALLOW_PROTOCOL": "none",     # the same for older ones: a fetch finds no way to the promisor
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0",   # else `trace2.*` of the user's config
+    # Else `trace2.*` of the user's config says where a trace is written.
+    "GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0",
     "LC_ALL": "C",
 }
-# Settings that decide how a file's bytes become a blob, or which files are looked at; none starts a program.
+# Settings that decide how a file's bytes become a blob, or which files are looked at; none starts a
+# program.
 CARRIED_SETTINGS = (
     "core.autocrlf", "core.eol", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode",
     "core.protecthfs", "core.protectntfs", "core.trustctime", "core.checkstat", "core.bigfilethreshold",
@@ -4461,6 +4642,7 @@ FIXED_SETTINGS = (
     ("core.repositoryformatversion", "1"), ("core.bare", "false"), ("core.safecrlf", "false"),
     ("core.splitindex", "false"), ("core.untrackedcache", "false"), ("core.fsmonitor", ""),
     ("core.hookspath", os.devnull), ("core.quotepath", "false"), ("core.compression", "1"), ("core.fsync", "none"),
+    ("index.skiphash", "true"),       # git 2.40: half the time of writing a large index
 )
 
 
@@ -4529,8 +4711,10 @@ def find_repo(cwd: str, *, env: Mapping[str, str], deadline_at: float) -> Repo:
 
 def _why_no_repo(error: str) -> str:
     known = (("dubious ownership", "git does not trust this directory's owner (safe.directory)"),
-             ("not a git repository", "not a git repository"), ("must be run in a work tree", "no working tree"))
-    return next((why for sign, why in known if sign in error), error.strip()[:200] or "git's answer is not understood")
+             ("not a git repository", "not a git repository"),
+             ("must be run in a work tree", "no working tree"))
+    unknown = error.strip()[:200] or "git's answer is not understood"
+    return next((why for sign, why in known if sign in error), unknown)
 
 
 def _unborn_ref(git_dir: str) -> str:
@@ -4571,12 +4755,12 @@ def take_snapshot(
         index = os.path.join(store, "git", "index-after" if before else "index-before")
         git = _Private(repo.top, private_git_env(store, repo.top, index, env), deadline_at)
         _copy_index(repo, git)
-        listing = _ask(git, "ls-files", "-z", "-t", "--others", "--modified", "--deleted", "--exclude-standard")
-        paths, untracked, noted = _choose(_walk(listing, os.fsencode(repo.top), os.fsencode(store)), before)
-        _lend_old_line_ends(git, [path for path in paths if path not in untracked])
-        left_out = set(_add_paths(git, paths))
-        kept = tuple(os.fsdecode(path) for path in untracked if path not in left_out)
-        return Snapshot(repo, store, index, kept, noted), ""
+        listing = _ask(git, "ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard")
+        chosen = _choose(_walk(listing, os.fsencode(repo.top), os.fsencode(store)), before)
+        _lend_old_line_ends(git, chosen.tracked)
+        left_out = frozenset(_add_paths(git, chosen.tracked + chosen.untracked))
+        kept = tuple(os.fsdecode(path) for path in chosen.untracked if path not in left_out)
+        return Snapshot(repo, store, index, kept, chosen.noted), ""
     except GitError as trouble:
         return None, str(trouble)
     except OSError as trouble:
@@ -4626,9 +4810,9 @@ def _make_private_dir(repo: Repo, store: str, env: Mapping[str, str], deadline_a
     _write(git_dir, "config", _private_config(settings, env))
     alternates = _alternate(os.path.join(git_dir, "new")) + _alternate(repo.objects)
     _write(git_dir, "objects/info/alternates", alternates)
-    for name, path in (("exclude", repo.exclude), ("attributes", repo.attributes), ("sparse-checkout", repo.sparse)):
+    for path in (repo.exclude, repo.attributes, repo.sparse):
         if os.path.isfile(path):
-            _write(git_dir, f"info/{name}", _read(path))
+            _write(git_dir, f"info/{os.path.basename(path)}", _read(path))
 
 
 def _pairs(listing: bytes) -> Iterator[tuple[str, bytes | None]]:
@@ -4647,7 +4831,7 @@ def _private_config(settings: Mapping[str, bytes | None], env: Mapping[str, str]
     lines = []
     for name, text in chosen.items():
         section, key = name.split(".")
-        lines.append(f"[{section}]\n\t{key}".encode() + (b"\n" if text is None else b" = " + _quoted(text) + b"\n"))
+        lines.append(f"[{section}]\n\t{key}".encode() + (b"" if text is None else b" = " + _config_quoted(text)) + b"\n")
     return b"".join(lines)
 
 
@@ -4662,19 +4846,20 @@ def _at_home(path: bytes, env: Mapping[str, str]) -> str:
     return os.path.join(env.get("HOME", "/"), text[2:]) if text.startswith("~/") else os.path.expanduser(text)
 
 
-def _quoted(text: bytes) -> bytes:
-    escaped = text.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n").replace(b"\t", b"\\t")
-    return b'"' + escaped + b'"'
+def _config_quoted(text: bytes) -> bytes:
+    for raw, escaped in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\n", b"\\n"), (b"\t", b"\\t")):
+        text = text.replace(raw, escaped)
+    return b'"' + text + b'"'
 
 
 def _alternate(objects: str) -> bytes:
     """Write one line of `info/alternates`; git reads a quoted one like a C string."""
     path = os.fsencode(os.path.realpath(objects))
-    return (_quoted(path) if b"\n" in path else path) + b"\n"
+    return (_config_quoted(path) if b"\n" in path else path) + b"\n"
 
 
 def _copy_index(repo: Repo, git: _Private) -> None:
-    """Copy the index with its time stamp: a file as young as its index is compared by content, not by time."""
+    """Copy the index with its time stamp, which tells git what files to compare by content, not by time."""
     copy = git.env["GIT_INDEX_FILE"]
     if not os.path.exists(repo.index):
         return
@@ -4712,7 +4897,7 @@ class _Found:
 
 
 def _walk(listing: bytes, top: bytes, store: bytes) -> Iterator[_Found]:
-    """Look at each path of `git ls-files -z -t` once; leave out what lies behind a link and the store itself."""
+    """Look at each path of `git ls-files -z -t` once, but for what lies behind a link or in the store."""
     linked: dict[bytes, bool] = {}
     seen = set()
     for entry in listing.split(b"\0"):
@@ -4751,35 +4936,50 @@ def _behind_link(top: bytes, path: bytes, known: dict[bytes, bool]) -> bool:
     return known[parent]
 
 
-def _choose(
-    walked: Iterator[_Found], before: Snapshot | None
-) -> tuple[list[bytes], list[bytes], dict[str, Noted]]:
-    """Divide what was found: paths to add, those of them that are untracked, and what is only noted."""
+@value
+class _Chosen:
+    tracked: list[bytes]
+    untracked: list[bytes]
+    noted: dict[str, Noted]
+
+
+def _choose(walked: Iterator[_Found], before: Snapshot | None) -> _Chosen:
+    """Divide what was found into what goes in and what is only noted; what went in before comes first."""
     found = {item.path: item for item in walked}
     if before:
-        top = os.fsencode(before.repo.top)
-        again = (os.fsencode(path) for path in (*before.untracked, *before.noted))
-        hidden = b"\0".join(b"? " + path for path in again if path not in found)
-        found.update((item.path, item) for item in _walk(hidden, top, os.fsencode(before.store)))
+        found.update(_hidden(before, found))
     first = frozenset(os.fsencode(path) for path in before.untracked) if before else frozenset()
-    paths, untracked, noted = [], [], {}
+    chosen = _Chosen([], [], {})
     left = UNTRACKED_TOTAL_BYTES
     for item in sorted(found.values(), key=lambda item: (item.path not in first, item.path)):
         size = item.stat.st_size if item.stat else 0
         limit = TRACKED_FILE_BYTES if item.tracked else min(UNTRACKED_FILE_BYTES, left)
-        if item.stat and (size > limit or not item.usable or len(untracked) >= MAX_UNTRACKED):
-            folder = item.path.endswith(b"/")
-            noted[os.fsdecode(item.path)] = Noted(0, 0) if folder else Noted(size, item.stat.st_mtime_ns, item.tracked)
-            continue
-        paths.append(item.path)
-        if not item.tracked:
-            untracked.append(item.path)
+        if item.stat and (size > limit or not item.usable or len(chosen.untracked) >= MAX_UNTRACKED):
+            chosen.noted[os.fsdecode(item.path)] = _note(item, item.stat)
+        elif item.tracked:
+            chosen.tracked.append(item.path)
+        else:
+            chosen.untracked.append(item.path)
             left -= size
-    return paths, untracked, noted
+    return chosen
+
+
+def _hidden(before: Snapshot, found: Mapping[bytes, _Found]) -> dict[bytes, _Found]:
+    """Look at what was recorded before and is not listed any more: most of it has become ignored."""
+    again = (os.fsencode(path) for path in (*before.untracked, *before.noted))
+    listing = b"\0".join(b"? " + path for path in again if path not in found)
+    walked = _walk(listing, os.fsencode(before.repo.top), os.fsencode(before.store))
+    return {item.path: item for item in walked}
+
+
+def _note(item: _Found, status: os.stat_result) -> Noted:
+    # Of a repository inside this one only its being there counts; its folder's size and time say nothing.
+    folder = item.path.endswith(b"/")
+    return Noted(0, 0) if folder else Noted(status.st_size, status.st_mtime_ns, item.tracked)
 
 
 def _lend_old_line_ends(git: _Private, tracked: Sequence[bytes]) -> None:
-    """Copy the recorded contents of changed files with CRLF: git keeps those line ends only where they were before."""
+    """Copy the recorded contents of changed files with CRLF: git keeps that only where it was before."""
     crlf = {path for path in tracked if b"\r\n" in _peek(os.path.join(os.fsencode(git.top), path))}
     if not crlf:
         return
@@ -4801,8 +5001,8 @@ def _peek(path: bytes) -> bytes:
 def _add_paths(git: _Private, paths: Sequence[bytes]) -> list[bytes]:
     """Bring the private index up to date for `paths`; give those that git cannot add.
 
-    It stops at the first of those (a file that vanished into a pipe, bytes that are not in the encoding their
-    attribute names), so the list is halved until each stands alone.
+    It stops at the first of those (a file that has become a pipe, bytes that are not in the encoding which
+    their attribute names), so the list is halved until each stands alone.
     """
     git = _writing(git)
     bad: list[bytes] = []
@@ -4847,17 +5047,24 @@ def _write_trees(git: _Private, before: frozenset[bytes], after: frozenset[bytes
     sides = {b"before/": before - after, b"after/": after - before}
     if not any(sides.values()):
         return ()
-    # Each path begins with its side, so that one index makes both trees; a stage other than 0 is an
-    # unsolved merge that could not be read from the file, and counts as the last one of its contents.
-    lines = {side + path: meta[:meta.rindex(b" ")] + b"\t" + side + path
-             for side, entries in sides.items() for meta, _, path in (e.partition(b"\t") for e in sorted(entries))}
+    # Each path begins with its side, so that one index makes both trees. A stage other than 0 is an unsolved
+    # merge whose file could not be read; the last of its contents stands for it.
+    lines = {}
+    for side, entries in sides.items():
+        for meta, _, path in (entry.partition(b"\t") for entry in sorted(entries, key=_stage)):
+            lines[side + path] = meta[:-2] + b"\t" + side + path
     index = os.path.join(git.env["GIT_DIR"], "index-both")
     if os.path.exists(index):                       # of an earlier comparison
         os.remove(index)
     git = _writing(git, GIT_INDEX_FILE=index)
     _ask(git, "update-index", "-z", "--index-info", stdin=b"\0".join(lines.values()) + b"\0")
     both = _ask(git, "write-tree", "--missing-ok").decode().strip()
-    return tuple(f"{both}:{side[:-1].decode()}" if entries else EMPTY_TREES[len(both)] for side, entries in sides.items())
+    empty = EMPTY_TREES[len(both)]
+    return tuple(f"{both}:{side[:-1].decode()}" if entries else empty for side, entries in sides.items())
+
+
+def _stage(entry: bytes) -> bytes:
+    return entry.partition(b"\t")[0][-1:]
 
 
 def _private(shot: Snapshot, env: Mapping[str, str], deadline_at: float) -> _Private:
@@ -4867,7 +5074,7 @@ def _private(shot: Snapshot, env: Mapping[str, str], deadline_at: float) -> _Pri
 
 def _compare(git: _Private, trees: Sequence[str]) -> tuple[tuple[Change, ...], bool]:
     """List what differs, with renames and line counts; plainly where that needs contents that are missing."""
-    ways = (("-M", "-l400", "--no-rename-empty", "--raw", "--numstat"), ("--no-renames", "--raw"))
+    ways = ((*RENAME_FLAGS, "--raw", "--numstat"), ("--no-renames", "--raw"))
     for way in ways:
         done = run_git(("diff-tree", "-r", "-z", *DIFF_FLAGS, *way, *trees), git.top, env=git.env,
                        deadline_at=git.deadline_at)
@@ -4877,7 +5084,7 @@ def _compare(git: _Private, trees: Sequence[str]) -> tuple[tuple[Change, ...], b
 
 
 def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change]) -> Mapping[str, str]:
-    """Get the text of what changed, one part per path; of huge files nothing is asked, binary ones have none."""
+    """Get the text of what changed, one part per path; huge files are not asked for, binary ones have none."""
     small = [file for file in files if (file.added or 0) + (file.deleted or 0) <= MAX_DIFF_LINES]
     paths: list[str] = []
     if len(small) < len(files):
@@ -4885,11 +5092,12 @@ def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change]) -
         paths = [path for file in small for path in (file.path, file.old_path) if path]
     if not small:
         return {}
-    patch = _ask(git, "diff-tree", "-r", "-p", "-M", "-l400", "--no-rename-empty", *DIFF_FLAGS, *trees, "--", *paths)
+    patch = _ask(git, "diff-tree", "-r", "-p", *RENAME_FLAGS, *DIFF_FLAGS, *trees, "--", *paths)
     parts = split_patch(patch.decode("utf-8", "replace"), small)
     return {file.path: parts[file.path] for file in small if file.path in parts and file.added is not None}
 
 
+RENAME_FLAGS = ("-M", "-l400", "--no-rename-empty")
 DIFF_FLAGS = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none", "--submodule=short")
 
 
@@ -4897,7 +5105,7 @@ def earlier_changes(before: Snapshot, *, env: Mapping[str, str], deadline_at: fl
     """List the files that already differed from the last commit at the first snapshot; None: unknown."""
     try:
         git = _private(before, env, deadline_at)
-        since = before.repo.head or EMPTY_TREES[64 if _ask(git, "rev-parse", "--show-object-format") == b"sha256\n" else 40]
+        since = before.repo.head or _ask(git, "hash-object", "-t", "tree", os.devnull).decode().strip()
         out = _ask(git, "diff-index", "--cached", "-z", "--name-only", "--no-renames", *DIFF_FLAGS, since)
         return tuple(sorted({*(os.fsdecode(path) for path in out.split(b"\0") if path), *before.noted}))
     except GitError:
@@ -4919,8 +5127,8 @@ def commits_between(
     if not new or new == old:
         return ()
     try:
-        out = _ask(_private(after, env, deadline_at), "log", "--no-show-signature", "--no-color", "--max-count=100",
-                   "--format=%h %s", new, *([f"^{old}"] if old else ()), "--")
+        range_ = (new, f"^{old}") if old else (new,)
+        out = _ask(_private(after, env, deadline_at), "log", "--max-count=100", "--format=%h %s", *range_, "--")
     except GitError:
         return ()
     return tuple(out.decode("utf-8", "replace").splitlines())
@@ -4976,100 +5184,117 @@ def open_tree(world: World) -> Tree | None:
     except OSError:
         return None
 
-# === RUN ==================================================================
-# One run: route, then attempt after attempt until one answers or none may follow, each
-# recorded as it ends. Trouble with the home is a warning, never the end of a run. What
-# happens is told as events (`world.emit`); who listens decides what a person sees.
+# === ATTEMPT ==============================================================
+# One attempt: the environment and the arguments for an agent, the watch over it, the
+# verdict, the line in the ledger. `Run` is what the attempts of one run share. Trouble
+# with the home is a warning, never the end of a run. What happens is told as events
+# (`world.emit`); who listens decides what a person sees.
 
 SUMMARY_S = 60
-SUMMARY_CLASSES = ("unknown", "permission")                # after these an agent can still speak, and knows what it did
-SUMMARY_PROMPT = ("Your work was interrupted and another agent will continue it. In at most ten sentences: what have you "
-                  "done, what is left to do, and what should the other agent know? Change nothing.")
+LIMIT_LOOK_BYTES = 2048                                    # of each piece of output, to see whether the agent sits at its limit
 GIT_LOCAL_VARIABLES = (                                    # git rev-parse --local-env-vars (2.39), less GIT_CONFIG_*
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
     "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE",
     "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_COMMON_DIR", "GIT_INTERNAL_SUPER_PREFIX", "GIT_QUARANTINE_PATH")
 
 
+class Run:
+    """One run under way: what its attempts share."""
+
+    def __init__(self, world: World, config: Config, request: Request) -> None:
+        self.world, self.config, self.request = world, config, request
+        self.task_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(world.now()))}-{os.urandom(4).hex()}"
+        self.began_at = world.stop.clock()
+        self.project = printable(find_checkout(world.cwd) or world.cwd)
+        self.prompt_start = printable(request.prompt[:400], 200) if config.keep_prompt else None
+        self.attempts: list[Attempt] = []
+        self.extra: list[Attempt] = []                     # summaries: they count in the sums alone
+        self.warnings: list[str] = []
+        self.home_trouble = False
+        self.any_cooling = False
+        self.out_of_time = False
+        self.tree: Tree | None = None
+        self.report = Report()                             # of the last attempt
+        self.summary = ""                                  # what the last agent said of its own work, when asked
+
+    def emit(self, kind: str, /, **fields: Any) -> None:
+        """Tell whoever listens what happens."""
+        self.world.emit(kind, task_id=self.task_id, at=self.world.now(), **fields)
+
+    def warn(self, text: str) -> None:
+        """Add a warning to the result, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.emit("warning", message=text)
+
+    def in_home(self, act: Callable[..., T], *args: Any) -> T | None:
+        """Do something in the home directory; what fails there costs one warning, never the answer."""
+        try:
+            return act(self.world, *args)
+        except (OSError, OrchError) as err:
+            where = (getattr(err, "filename", None) or self.world.home) if isinstance(err, OSError) else ""
+            self.warn_home(f"{where}: {reason_of(err)}; this run is not fully recorded" if where else str(err))
+            return None
+
+    def warn_home(self, text: str) -> None:
+        """Tell of the first trouble with the home; the next ones have the same cause."""
+        if not self.home_trouble:
+            self.home_trouble = True
+            self.warn(text)
+
+    def time_left(self) -> float:
+        """Seconds to the deadline."""
+        limit_s = self.config.deadline_s if self.request.deadline_s is None else self.request.deadline_s
+        return self.began_at + limit_s - self.world.stop.clock() if limit_s else float("inf")
+
+    def access(self, kind: str) -> str:
+        """What an agent may do; one that is only asked for a summary may read."""
+        return "read" if kind == "summary" else self.request.access or self.config.access
+
+
 @value
-class Result:
-    """What a run came to; the fields are the keys of `--json`. What is not known is None."""
-    status: str
-    exit_code: int
-    task_id: str
-    cwd: str
-    agent: str | None = None
-    model: str | None = None
-    answer: str | None = None
-    error: str | None = None
-    error_class: str | None = None
-    route: Mapping[str, Any] = {"agent": None, "reason": None, "rule": None}
-    context: str | None = None
-    attempts: tuple[Attempt, ...] = ()
-    changed_files: tuple[str, ...] | None = None
-    usage: Usage | None = None
-    cost_usd: float | None = None
-    duration_ms: int = 0
-    retry_at: float | None = None
-    warnings: tuple[str, ...] = ()
+class Task:
+    """What one attempt is to do."""
+    candidate: Candidate
+    prompt: str
+    context: str | None
+    kind: str = "run"                                      # or "summary"
+    session: str | None = None
 
 
-RESULT_KEYS = ("status", "agent", "model", "answer", "error", "error_class", "exit_code", "task_id", "cwd", "route", "context",
-               "attempts", "changed_files", "usage", "cost_usd", "duration_ms", "retry_at", "warnings")
+def try_agent(run: Run, task: Task) -> tuple[Attempt, Verdict, Report]:
+    """Start an agent, watch it to its end, judge it, and write its ledger line."""
+    number = len(run.attempts) + len(run.extra) + 1
+    attempt_id, began = f"{run.task_id}.{number}", run.world.stop.clock()
+    candidate = task.candidate
+    run.emit("attempt_start", attempt=number, agent=candidate.agent.name, model=candidate.model, kind=task.kind)
+    ended, report = Watch(run, task, attempt_id).run()
+    clock = Clock(run.world.now(), run.world.zone)
+    verdict = classify(candidate.agent, ended, report, task.prompt, clock)
+    done = Attempt(
+        candidate.agent.name, candidate.model or report.model, candidate.effort, verdict.outcome, verdict.error_class,
+        verdict.error, ended.exit_code, ended.signal, int((run.world.stop.clock() - began) * 1000), report.usage,
+        report.cost_usd, report.session_id)
+    run.in_home(append_ledger, _ledger_line(run, task, done))
+    if verdict.outcome not in (OK, ABORTED):
+        run.in_home(keep_attempt, attempt_id, _transcript(run, task, ended))
+    return done, verdict, report
 
 
-def run(prompt: str, *, agent: str | None = None, model: str | None = None, effort: str | None = None,
-        context: str | None = None, complexity: str | None = None, access: str | None = None, cwd: str | None = None,
-        timeout_s: float | None = None, idle_timeout_s: float | None = None, deadline_s: float | None = None,
-        wait_s: float = 0, failover: bool = True) -> Result:
-    """Run a prompt on the best available agent, as `orch PROMPT` does, and return the result.
-
-    Prints nothing, installs no signal handler, and may be called from several threads. Raises OrchError for what is
-    refused before anything starts.
-    """
-    stop = Stop()
-    try:
-        world = make_world(os.environ, os.path.abspath(cwd or os.getcwd()), stop)
-        request = Request(prompt, agent, model, effort, context, complexity, access, timeout_s, idle_timeout_s, deadline_s,
-                          wait_s, failover, True)
-        return run_request(world, request, None)
-    finally:
-        stop.close()
+def _ledger_line(run: Run, task: Task, done: Attempt) -> dict[str, Any]:
+    """The ledger's record of one attempt; never holds text of the prompt."""
+    return {"at": render_time(run.world.now()), "task_id": run.task_id, "agent": done.agent, "model": done.model,
+            "outcome": done.outcome, "error_class": done.error_class, "usage": usage_json(done.usage),
+            "cost_usd": done.cost_usd, "duration_ms": done.duration_ms, "prompt_chars": len(task.prompt),
+            "project": run.project, "role": None, "kind": task.kind}
 
 
-def make_world(env: Mapping[str, str], cwd: str, stop: Stop, emit: Callable[..., None] | None = None) -> World:
-    """The surroundings of a run, from an environment and a working directory."""
-    home = env.get("ORCH_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".orch")
-    return World(dict(env), os.path.abspath(home), cwd, None, time.time, stop, emit or (lambda _kind, **_fields: None))
-
-
-def run_request(world: World, request: Request, config_file: str | None) -> Result:
-    """Check a request, then run it; raises OrchError for what is refused before anything starts."""
-    refuse_recursion(world.env)
-    if not request.prompt.strip():
-        raise OrchError("the prompt is empty")
-    if "\0" in request.prompt:
-        raise OrchError("the prompt holds a NUL byte, which no program can be given as an argument")
-    if not os.path.isdir(world.cwd):
-        raise OrchError(f"{world.cwd}: no such directory")
-    layers, warnings = read_config_layers(world, config_file)
-    config = config_of(layers)
-    check_request(config, request)
-    return Run(world, config, request, warnings).go()
-
-
-def refuse_recursion(env: Mapping[str, str]) -> None:
-    """Raise OrchError inside an agent that orch started: agents that start agents have no bottom."""
-    if env.get("ORCH_DEPTH", "0").strip() not in ("", "0"):
-        raise OrchError("already inside an agent that orch started (ORCH_DEPTH is set); it may not start another")
-
-
-def check_request(config: Config, request: Request) -> None:
-    """Raise OrchError for a name in the request that the config does not know."""
-    for kind, name, known in (("agent", request.agent, config.agents), ("context", request.context, config.contexts),
-                              ("access level", request.access, ACCESS_LEVELS), ("complexity", request.complexity, COMPLEXITIES)):
-        if name is not None and name not in known:
-            raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: {", ".join(known) or "none"}')
+def _transcript(run: Run, task: Task, ended: Ended) -> dict[str, Any]:
+    """What `orch explain --task` needs to judge an attempt anew."""
+    return {"at": render_time(run.world.now()), "task_id": run.task_id, "agent": task.candidate.agent.name,
+            "model": task.candidate.model, "exit_code": ended.exit_code, "signal": ended.signal, "stopped": ended.stopped,
+            "prompt": task.prompt[:KEEP_STREAM_CHARS] if run.config.keep_prompt else "",
+            "stdout": ended.stdout[-KEEP_STREAM_CHARS:], "stderr": ended.stderr[-KEEP_STREAM_CHARS:]}
 
 
 def agent_environment(env: Mapping[str, str], agent: Agent, extra: Mapping[str, str]) -> dict[str, str]:
@@ -5083,383 +5308,66 @@ def agent_environment(env: Mapping[str, str], agent: Agent, extra: Mapping[str, 
     return {**kept, **mine, **extra}
 
 
-class Run:
-    """One run under way."""
-
-    def __init__(self, world: World, config: Config, request: Request, warnings: Sequence[str]) -> None:
-        self.world, self.config, self.request = world, config, request
-        self.task_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(world.now()))}-{os.urandom(4).hex()}"
-        self.began_at = world.stop.clock()
-        self.project = find_checkout(world.cwd) or world.cwd
-        self.attempts: list[Attempt] = []
-        self.extra: list[Attempt] = []                     # summaries: they count in the sums alone
-        self.warnings: list[str] = []
-        self.home_trouble = False
-        self.answer: str | None = None
-        self.route: Route | None = None
-        self.any_cooling = False
-        self.out_of_time = False
-        self.tree: Tree | None = None
-        self.last: tuple[Verdict, Report] | None = None
-        self.summary = ""                                  # what the last agent said of its own work, when asked
-        for text in warnings:
-            self.warn(text)
-
-    def go(self) -> Result:
-        """Route, attempt, record; returns the result."""
-        self.emit("start", prompt_chars=len(self.request.prompt), cwd=self.world.cwd)
-        try:
-            self.adopt_orphans()
-            self.route = self.plan()
-            self.emit("route", agent=self.route.preferred, reason=self.route.reason, rule=self.route.rule)
-            self.attempt_all()
-            return self.finish()
-        finally:
-            if self.tree is not None:
-                self.tree.close()
-
-    def emit(self, kind: str, **fields: Any) -> None:
-        """Tell whoever listens what happens."""
-        self.world.emit(kind, task_id=self.task_id, at=self.world.now(), **fields)
-
-    def warn(self, text: str) -> None:
-        """Add a warning to the result, once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
-            self.emit("warning", message=text)
-
-    def home(self, act: Callable[..., T], *args: Any, otherwise: T) -> T:
-        """Do something in the home directory; what fails there costs one warning, never the answer."""
-        try:
-            return act(self.world, *args)
-        except (OSError, OrchError) as err:
-            if not self.home_trouble:
-                self.home_trouble = True
-                where = getattr(err, "filename", None) or self.world.home
-                self.warn(f"{where}: {reason_of(err)}; this run is not fully recorded" if isinstance(err, OSError) else str(err))
-            return otherwise
-
-    def cooling(self) -> dict[str, float]:
-        """The cooldowns in force now."""
-        state, trouble = read_state(self.world)
-        if trouble and "corrupt" in trouble:
-            trouble = self.home(update_state, lambda fresh: fresh, otherwise=None)
-        if trouble and not self.home_trouble:
-            self.home_trouble = True
-            self.warn(trouble)
-        return cooling(state, self.world.now())
-
-    def plan(self) -> Route:
-        """The route, after waiting for a reset where that was asked for."""
-        give_up_at = self.world.stop.clock() + self.request.wait_s
-        while True:
-            planned = route(self.config, self.request, self.cooling(), self.is_installed, self.changed_paths)
-            ends = [c.retry_at for c in planned.candidates if c.retry_at is not None]
-            self.any_cooling = bool(ends)
-            now = self.world.stop.clock()
-            if planned.usable() or not ends or now >= give_up_at:
-                return planned
-            if not self.sleep(min(ends), give_up_at):
-                return planned
-
-    def sleep(self, until: float, give_up_at: float) -> bool:
-        """Wait for a reset, at most to `give_up_at`; False when stopped or out of time."""
-        pause_s = min(until - self.world.now() + 1, give_up_at - self.world.stop.clock(), self.time_left(), 30)
-        self.emit("activity", text="waiting for a limit to end", until=until)
-        if self.world.stop.wait(pause_s):
-            return False
-        self.out_of_time = self.time_left() <= 0
-        return not self.out_of_time
-
-    def time_left(self) -> float:
-        """Seconds to the deadline."""
-        limit_s = self.request.deadline_s if self.request.deadline_s is not None else self.config.deadline_s
-        return self.began_at + limit_s - self.world.stop.clock() if limit_s else float("inf")
-
-    def is_installed(self, agent: Agent) -> bool:
-        """Whether the agent's program is there."""
-        return find_program(agent.command[0], self.world.env) is not None
-
-    def changed_paths(self) -> list[str]:
-        """What `git status` shows as changed, for rules that match paths."""
-        self.tree = self.tree or open_tree(self.world)
-        return list((self.tree and self.tree.changed_before()) or ())
-
-    def attempt_all(self) -> None:
-        """Try the usable agents in turn until one answers or none may follow."""
-        assert self.route is not None
-        usable = self.route.usable()
-        if usable and (len(usable) > 1 or self.request.changes_wanted):
-            self.tree = self.tree or open_tree(self.world)
-        prompt = self.request.prompt
-        for index, candidate in enumerate(usable):
-            if index and self.newly_cooling(candidate):
-                continue
-            if self.world.stop.signal is not None or self.time_left() <= 0:
-                self.out_of_time = self.world.stop.signal is None
-                return
-            if self.attempts:
-                prompt = self.handoff(candidate)
-            self.attempt(candidate, prompt)
-            if not may_continue([a.outcome for a in self.attempts]):
-                return
-            self.summarise(candidate, more=index + 1 < len(usable))
-
-    def newly_cooling(self, candidate: Candidate) -> bool:
-        """Whether another orch has met this agent's limit since the route was planned."""
-        ends = self.cooling()
-        hit = candidate.agent.name in ends or model_cooling(ends, candidate.agent.name, candidate.model) is not None
-        self.any_cooling = self.any_cooling or hit
-        return hit
-
-    def attempt(self, candidate: Candidate, prompt: str) -> None:
-        """One attempt, recorded."""
-        self.summary = ""
-        done, verdict, report = self.try_agent(candidate, prompt, "run", None)
-        retry_at = None
-        if verdict.outcome == LIMITED:
-            retry_at = self.cool(candidate, verdict)
-        done = replaced(done, retry_at=retry_at)
-        self.attempts.append(done)
-        self.last = (verdict, report)
-        if done.outcome == OK:
-            self.answer = report.answer
-        for text in report.warnings:
-            self.warn(f"{done.agent}: {text}")
-        self.emit("attempt_end", attempt=len(self.attempts), **attempt_json(done))
-
-    def try_agent(self, candidate: Candidate, prompt: str, kind: str, session: str | None,
-                  ) -> tuple[Attempt, Verdict, Report]:
-        """Start an agent, watch it, judge it, and write its ledger line."""
-        number = len(self.attempts) + len(self.extra) + 1
-        attempt_id = f"{self.task_id}.{number}"
-        began = self.world.stop.clock()
-        self.emit("attempt_start", attempt=number, agent=candidate.agent.name, model=candidate.model)
-        watch = Watch(self, candidate, prompt, kind, session)
-        ended, report = watch.run(attempt_id)
-        verdict = classify(candidate.agent, ended, report, prompt, Clock(self.world.now(), self.world.zone))
-        done = Attempt(
-            candidate.agent.name, candidate.model or report.model, candidate.effort, verdict.outcome, verdict.error_class,
-            verdict.error, ended.exit_code, ended.signal, int((self.world.stop.clock() - began) * 1000), report.usage,
-            report.cost_usd, report.session_id)
-        self.home(append_ledger, self.ledger_line(done, prompt, kind), otherwise=None)
-        if verdict.outcome not in (OK, ABORTED):
-            self.home(keep_attempt, attempt_id, self.transcript(candidate, ended, prompt), otherwise=None)
-        return done, verdict, report
-
-    def ledger_line(self, done: Attempt, prompt: str, kind: str) -> dict[str, Any]:
-        """The ledger's record of one attempt; never holds text of the prompt."""
-        return {"at": render_time(self.world.now()), "task_id": self.task_id, "agent": done.agent, "model": done.model,
-                "outcome": done.outcome, "error_class": done.error_class, "usage": usage_json(done.usage),
-                "cost_usd": done.cost_usd, "duration_ms": done.duration_ms, "prompt_chars": len(prompt),
-                "project": printable(self.project), "role": None, "kind": kind}
-
-    def transcript(self, candidate: Candidate, ended: Ended, prompt: str) -> dict[str, Any]:
-        """What `orch explain --task` needs to judge an attempt anew."""
-        return {"at": render_time(self.world.now()), "task_id": self.task_id, "agent": candidate.agent.name,
-                "model": candidate.model, "exit_code": ended.exit_code, "signal": ended.signal, "stopped": ended.stopped,
-                "prompt": prompt[:KEEP_STREAM_CHARS] if self.config.keep_prompt else "",
-                "stdout": ended.stdout[-KEEP_STREAM_CHARS:], "stderr": ended.stderr[-KEEP_STREAM_CHARS:]}
-
-    def cool(self, candidate: Candidate, verdict: Verdict) -> float | None:
-        """Remember a limit; returns the end of the cooldown."""
-        key = cooldown_key(candidate.agent.name, candidate.model, verdict.scope)
-        now = self.world.now()
-        entries: list[dict[str, Any]] = []
-
-        def change(state: dict[str, Any]) -> dict[str, Any]:
-            entry, count = cooldown_after(state, key, verdict, now, self.config.default_cooldown_s)
-            entries.append(entry)
-            return with_limit(state, key, entry, count)
-        if self.home(lambda world: update_state(world, change) or "", otherwise=None) is None and not entries:
-            change(empty_state())                          # the end is told even where it cannot be remembered
-        self.any_cooling = True
-        self.emit("cooldown", key=key, **entries[-1])
-        return parse_time(entries[-1]["until"])
-
-    def summarise(self, candidate: Candidate, *, more: bool) -> None:
-        """After a failure that leaves the agent able to speak, ask it in its own session what it did."""
-        done, agent = self.attempts[-1], candidate.agent
-        asks = (more and self.config.summary and done.outcome == FAILED and done.error_class in SUMMARY_CLASSES
-                and done.session_id and agent.resume_args)
-        if not asks or self.world.stop.signal is not None or self.time_left() <= 1:
-            return
-        told, _, report = self.try_agent(candidate, SUMMARY_PROMPT, "summary", done.session_id)
-        self.extra.append(told)
-        if told.outcome == OK:
-            self.summary = report.answer
-
-    def handoff(self, candidate: Candidate) -> str:
-        """The prompt for the next agent."""
-        assert self.last is not None
-        done, report = self.attempts[-1], self.last[1]
-        changes, commits, trouble = self.tree.changes(self.config.diff_chars) if self.tree else (None, (), "")
-        text, masked = render_handoff(HandoffFacts(
-            request=self.request.prompt, stopped=tuple(Stopped(a.agent, why_stopped(a)) for a in self.attempts),
-            branch=self.tree.branch if self.tree else None, earlier=self.tree.changed_before() if self.tree else None,
-            changes=changes, unknown_why=trouble, commits=commits, summary=self.summary, answer=report.answer))
-        self.emit("handoff", agent=candidate.agent.name, after=done.agent, outcome=done.outcome, error=done.error,
-                  error_class=done.error_class, retry_at=done.retry_at, redacted=dict(masked), prompt=text)
-        return text
-
-    def finish(self) -> Result:
-        """Write the job and make the result."""
-        result = self.result(self.exit_code())
-        if result.changed_files is None and self.tree is not None and self.request.changes_wanted:
-            result = replaced(result, changed_files=changed_files(self.tree.changes(0)[0]))
-        self.home(update_state, lambda state: with_job(self.settled(state), self.job(result), self.world.now()), otherwise=None)
-        self.home(trim_ledger, self.config.keep_days, otherwise=None)
-        return replaced(result, warnings=tuple(self.warnings))
-
-    def settled(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state with the limits in a row of an agent that answered forgotten."""
-        done = self.attempts[-1] if self.attempts else None
-        return with_success(state, (done.agent, f"{done.agent}:{done.model}")) if done and done.outcome == OK else state
-
-    def exit_code(self) -> int:
-        """The exit status of the run."""
-        if self.world.stop.signal is not None and not (self.attempts and self.attempts[-1].outcome == OK):
-            return 128 + self.world.stop.signal
-        if self.out_of_time:
-            return Exit.TIMEOUT
-        return exit_status(self.attempts, self.any_cooling)
-
-    def result(self, code: int) -> Result:
-        """The result, but for what is found out last."""
-        assert self.route is not None
-        last = self.deciding(code)
-        spent = [*self.attempts, *self.extra]
-        ends = cooling(read_state(self.world)[0], self.world.now()) if code == Exit.TRY_LATER else {}
-        error = None if code == Exit.OK else self.error_text(code, last)
-        return Result(
-            status=status_of(code), exit_code=int(code), task_id=self.task_id, cwd=printable(self.world.cwd),
-            agent=last.agent if last else None, model=last.model if last else None,
-            answer=self.answer if code == Exit.OK else None, error=error,
-            error_class=None if code == Exit.OK else last.error_class if last else _CLASS_OF.get(code),
-            route={"agent": self.route.preferred or None, "reason": self.route.reason, "rule": self.route.rule},
-            context=self.route.context, attempts=tuple(self.attempts), usage=total_usage(spent), cost_usd=total_cost(spent),
-            duration_ms=int((self.world.stop.clock() - self.began_at) * 1000),
-            retry_at=earliest_end(self.route, ends, self.attempts) if code == Exit.TRY_LATER else None)
-
-    def deciding(self, code: int) -> Attempt | None:
-        """The attempt that the result speaks of."""
-        hits = [a for a in self.attempts if exit_status([a], any_cooling=False) == code]
-        return hits[-1] if hits else self.attempts[-1] if self.attempts else None
-
-    def error_text(self, code: int, last: Attempt | None) -> str:
-        """One line that says why there is no answer, and what to do."""
-        if code > 128:
-            return "stopped by a signal"
-        if self.out_of_time:
-            return "the deadline has passed"
-        if code == Exit.NOT_INSTALLED and not self.attempts:
-            return not_installed_text(self.config, self.request.agent, self.world.env.get("PATH", ""))
-        if code == Exit.TRY_LATER:
-            return "every usable agent is at its limit" if last is None else f"{last.agent}: {last.error or last.error_class}"
-        assert last is not None
-        return f"{last.agent}: {last.error or last.error_class}"
-
-    def job(self, result: Result) -> dict[str, Any]:
-        """The job as the state file keeps it."""
-        prompt = printable(self.request.prompt)[:200] if self.config.keep_prompt else None
-        return {"id": self.task_id, "at": render_time(self.world.now()), "status": result.status, "agent": result.agent,
-                "model": result.model, "exit_code": result.exit_code, "error": result.error,
-                "error_class": result.error_class, "attempts": len(self.attempts), "duration_ms": result.duration_ms,
-                "usage": usage_json(result.usage), "cost_usd": result.cost_usd, "cwd": result.cwd, "prompt": prompt,
-                "retry_at": render_time(result.retry_at)}
-
-    def adopt_orphans(self) -> None:
-        """Stop and record what a killed orch left running on this host."""
-        for record in read_running(self.world):
-            if record["alive"] is False:
-                self.home(lambda _world, record=record: self.adopt(record), otherwise=None)
-
-    def adopt(self, record: Mapping[str, Any]) -> None:
-        """Take over one dead run's attempt: stop it, say so, record it as aborted."""
-        claim = claim_running(record["path"])
-        if claim is None:                                  # another orch was quicker
-            return
-        try:
-            stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() else 0
-            task_id, agent = str(record.get("task_id")), str(record.get("agent"))
-            self.warn(f"an earlier run ({task_id}, {agent}) was killed before it ended; "
-                      f"{stopped} process{'' if stopped == 1 else 'es'} of it stopped, recorded as aborted")
-            line = {"at": render_time(self.world.now()), "task_id": task_id, "agent": agent, "model": record.get("model"),
-                    "outcome": ABORTED, "error_class": "signal", "usage": None, "cost_usd": None, "duration_ms": None,
-                    "prompt_chars": record.get("prompt_chars"), "project": record.get("project"), "role": None,
-                    "kind": record.get("kind", "run")}
-            append_ledger(self.world, line)
-            job = {"id": task_id, "at": line["at"], "status": "aborted", "agent": agent, "model": line["model"],
-                   "exit_code": None, "error": "orch was killed", "error_class": "signal", "attempts": 1, "duration_ms": None,
-                   "usage": None, "cost_usd": None, "cwd": line["project"], "prompt": record.get("prompt"), "retry_at": None}
-            update_state(self.world, lambda state: with_job(state, job, self.world.now()))
-        finally:
-            forget_claim(record["path"], claim)
-
-
-_CLASS_OF: Mapping[int, str] = {Exit.TIMEOUT: "timeout", Exit.NOT_INSTALLED: "not_found", Exit.TRY_LATER: "usage_limit"}
-
-
 class Watch:
     """One attempt's process and what is understood of its output so far."""
 
-    def __init__(self, run: Run, candidate: Candidate, prompt: str, kind: str, session: str | None) -> None:
-        self.run_, self.candidate, self.prompt, self.kind, self.session = run, candidate, prompt, kind, session
-        self.format = FORMATS[candidate.agent.output]
+    def __init__(self, run: Run, task: Task, attempt_id: str) -> None:
+        self.run_, self.task, self.attempt_id = run, task, attempt_id
+        self.agent = task.candidate.agent
+        self.format = FORMATS[self.agent.output]
         self.draft = new_draft()
         self.lines = {"stdout": Lines(), "stderr": Lines()}
         self.decoder: Any = None
 
-    def run(self, attempt_id: str) -> tuple[Ended, Report]:
+    def run(self) -> tuple[Ended, Report]:
         """Start the agent and watch it to its end."""
-        run, agent = self.run_, self.candidate.agent
-        launch = self.launch()
-        running = run.home(note_running, attempt_id, self.note(), otherwise=-1)
+        world, launch = self.run_.world, self.launch()
+        note = self.run_.in_home(note_running, self.attempt_id, self.note())
         try:
-            process = spawn(launch.argv, cwd=run.world.cwd, program=find_program(agent.command[0], run.world.env),
-                            env=self.environment(attempt_id), stdin=launch.stdin is not None)
+            process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
+                            env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
-            return Ended(127, stderr=f"{agent.command[0]}: {reason_of(err)}"), Report(complete=False)
+            return Ended(127, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
         else:
-            child = Child(process, attempt_id, self.limits(), run.world.stop, self.on_output)
+            child = Child(process, self.attempt_id, self.limits(), world.stop, self.on_output)
             ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
-            self.after(child, attempt_id)
+            self.after(child)
             return ended, finish(self.format, self.draft, ended)
         finally:
-            if running >= 0:
-                forget_running(run.world, attempt_id, running)
+            if note is not None:
+                forget_running(world, self.attempt_id, note)
 
     def launch(self) -> Launch:
         """The argument list."""
-        run, candidate = self.run_, self.candidate
-        assert run.route is not None
-        access = "read" if self.kind == "summary" else run.request.access or run.config.access
-        flags = run.config.contexts.get(run.route.context or "", {}).get(candidate.agent.name, ())
-        return build_launch(candidate.agent, candidate.model, candidate.effort, access, self.prompt, context=flags,
-                            session=self.session)
+        candidate, config = self.task.candidate, self.run_.config
+        flags = config.contexts.get(self.task.context or "", {}).get(self.agent.name, ())
+        return build_launch(self.agent, candidate.model, candidate.effort, self.run_.access(self.task.kind), self.task.prompt,
+                            context=flags, session=self.task.session)
 
     def note(self) -> dict[str, Any]:
         """What the note of a running attempt says."""
         run = self.run_
-        return {"task_id": run.task_id, "agent": self.candidate.agent.name, "model": self.candidate.model, "kind": self.kind,
-                "at": render_time(run.world.now()), "project": printable(run.project), "prompt_chars": len(self.prompt),
-                "prompt": printable(run.request.prompt)[:200] if run.config.keep_prompt else None}
+        return {"task_id": run.task_id, "agent": self.agent.name, "model": self.task.candidate.model, "kind": self.task.kind,
+                "at": render_time(run.world.now()), "project": run.project, "prompt_chars": len(self.task.prompt),
+                "prompt": run.prompt_start}
 
-    def environment(self, attempt_id: str) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """The agent's environment."""
-        run, candidate = self.run_, self.candidate
-        return agent_environment(run.world.env, candidate.agent, {
-            "ORCH_DEPTH": "1", "ORCH_AGENT": candidate.agent.name, "ORCH_MODEL": candidate.model or "",
-            "ORCH_TASK_ID": run.task_id, "ORCH_ATTEMPT_ID": attempt_id, "ORCH_ROLE": ""})
+        run, env = self.run_, self.run_.world.env
+        access_env = self.agent.access_env.get(run.access(self.task.kind), {})
+        own = {"ORCH_DEPTH": "1", "ORCH_AGENT": self.agent.name, "ORCH_MODEL": self.task.candidate.model or "",
+               "ORCH_TASK_ID": run.task_id, "ORCH_ATTEMPT_ID": self.attempt_id, "ORCH_ROLE": ""}
+        if not same_folder(env.get("PWD", ""), run.world.cwd):
+            own["PWD"] = run.world.cwd
+        return agent_environment(env, self.agent, {**access_env, **own})
 
     def limits(self) -> Limits:
         """The time limits of this attempt."""
         request, config = self.run_.request, self.run_.config
-        timeout_s = request.timeout_s if request.timeout_s is not None else config.timeout_s
-        idle_s = request.idle_timeout_s if request.idle_timeout_s is not None else config.idle_timeout_s
-        ends = [s for s in (timeout_s, self.run_.time_left(), SUMMARY_S if self.kind == "summary" else 0) if s]
-        shortest = min(ends, default=0)
-        return Limits(0 if shortest == float("inf") else max(shortest, 0.001), idle_s, config.limit_grace_s)
+        timeout_s = config.timeout_s if request.timeout_s is None else request.timeout_s
+        idle_s = config.idle_timeout_s if request.idle_timeout_s is None else request.idle_timeout_s
+        ends = [timeout_s or float("inf"), self.run_.time_left(), SUMMARY_S if self.task.kind == "summary" else float("inf")]
+        return Limits(0 if min(ends) == float("inf") else max(min(ends), 0.001), idle_s, config.limit_grace_s)
 
     def on_output(self, stream: str, data: bytes) -> bool:
         """Parse a piece of output; True when it shows the agent sitting at its limit."""
@@ -5467,13 +5375,13 @@ class Watch:
         for line in self.lines[stream].feed(data):
             activity = feed_line(self.format, self.draft, line, stream) or activity
         if activity:
-            self.run_.emit("activity", agent=self.candidate.agent.name, text=activity)
-        if stream == "stdout" and (not self.format.machine):
-            self.stream(data)
-        if stream == "stdout" and self.format.machine:  # machine events are progress
+            self.run_.emit("activity", agent=self.agent.name, text=activity)
+        if stream == "stdout" and self.format.machine:     # an event is progress
             return False
-        tail = data[-2048:].decode("utf-8", "replace")
-        return sits_at_limit(self.candidate.agent, tail, self.prompt) is not None
+        if stream == "stdout":
+            self.stream(data)
+        tail = data[-LIMIT_LOOK_BYTES:].decode("utf-8", "replace")
+        return sits_at_limit(self.agent, tail, self.task.prompt) is not None
 
     def stream(self, data: bytes) -> None:
         """Pass text on as it comes."""
@@ -5482,26 +5390,332 @@ class Watch:
             self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = self.decoder.decode(data)
         if text:
-            self.run_.emit("text", agent=self.candidate.agent.name, text=text)
+            self.run_.emit("text", agent=self.agent.name, text=text)
 
-    def after(self, child: Child, attempt_id: str) -> None:
-        """Tell what a person should know of how the process ended."""
+    def after(self, child: Child) -> None:
+        """Take in what is left, and tell what a person should know of how the process ended."""
+        name, warn = self.agent.name, self.run_.warn
         for stream, lines in self.lines.items():
             feed_line(self.format, self.draft, lines.rest(), stream)
-        name = self.candidate.agent.name
-        if child.survivors:
-            self.run_.warn(f"{name}: {child.survivors} of its processes could not be stopped")
-        if child.stopped is None:
-            left = orphans(attempt_id, child.process.pid)
-            if left:
-                self.run_.warn(f"{name} left running: process {', '.join(map(str, left[:5]))}")
-        if (not self.format.machine) and child.kept["stdout"].cut:
-            self.run_.warn(f"{name}: its output was too long; the middle of the answer is missing")
+        if child.stopping is not None and child.stopping.survivors:
+            warn(f"{name}: {child.stopping.survivors} of its processes could not be stopped")
+        left = orphans(self.attempt_id, child.process.pid) if child.stopping is None else []
+        if left:
+            warn(f"{name} left running: process {', '.join(map(str, left[:5]))}{', ...' if left[5:] else ''}")
+        if not self.format.machine and child.kept["stdout"].cut:
+            warn(f"{name}: its output was too long; the middle of the answer is missing")
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Whether two paths lead to the same folder."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+# === RUN ==================================================================
+# One run: route, then attempt after attempt until one answers or none may follow, then
+# the job and the result. `run` is what a program that imports orch calls, `run_request`
+# what the command line calls; both come to the same `Result`.
+
+SUMMARY_CLASSES = ("unknown", "permission")                # after these an agent can still speak, and knows what it did
+SUMMARY_PROMPT = ("Your work was interrupted and another agent will continue it. In at most ten sentences: what have you "
+                  "done, what is left to do, and what should the other agent know? Change nothing.")
+WAIT_LOOK_S = 30                                           # another orch may clear a cooldown: look again this often
+
+
+@value
+class Result:
+    """What a run came to; the fields are the keys of `--json`, in order. What is not known is None."""
+    status: str
+    agent: str | None
+    model: str | None
+    answer: str | None
+    error: str | None
+    error_class: str | None
+    exit_code: int
+    task_id: str | None
+    cwd: str
+    route: Mapping[str, Any]
+    context: str | None
+    attempts: tuple[Attempt, ...] = ()
+    changed_files: tuple[str, ...] | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    duration_ms: int = 0
+    retry_at: float | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def run(prompt: str, *, cwd: str | None = None, config_file: str | None = None, changes_wanted: bool = True,
+        **wishes: Any) -> Result:
+    """Run a prompt on the best available agent, as `orch PROMPT` does, and return the result.
+
+    `wishes` are the other fields of Request: agent, model, effort, context, complexity, access, timeout_s,
+    idle_timeout_s, deadline_s, wait_s, failover. Prints nothing, installs no signal handler, and may be called
+    from several threads. Raises OrchError for what is refused before anything starts.
+    """
+    stop = Stop()
+    try:
+        world = make_world(os.environ, os.path.abspath(cwd or os.getcwd()), stop)
+        return run_request(world, Request(prompt, changes_wanted=changes_wanted, **wishes), config_file)
+    finally:
+        stop.close()
+
+
+def make_world(env: Mapping[str, str], cwd: str, stop: Stop, emit: Callable[..., None] | None = None) -> World:
+    """The surroundings of a run, from an environment and a working directory."""
+    home = env.get("ORCH_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".orch")
+    return World(dict(env), os.path.abspath(home), cwd, None, time.time, stop, emit or (lambda _kind, /, **_fields: None))
+
+
+def run_request(world: World, request: Request, config_file: str | None) -> Result:
+    """Check a request, then run it; raises OrchError for what is refused before anything starts."""
+    refuse_recursion(world.env)
+    config, warnings = prepare(world, request, config_file)
+    one = Run(world, config, request)
+    one.emit("start", cwd=printable(world.cwd), prompt_chars=len(request.prompt))
+    for text in warnings:
+        one.warn(text)
+    try:
+        adopt_orphans(one)
+        planned = plan(one)
+        attempt_all(one, planned)
+        return conclude(one, planned)
+    finally:
+        if one.tree is not None:
+            one.tree.close()
+
+
+def refuse_recursion(env: Mapping[str, str]) -> None:
+    """Raise OrchError inside an agent that orch started: agents that start agents have no bottom."""
+    if env.get("ORCH_DEPTH", "").strip() not in ("", "0"):
+        raise OrchError("already inside an agent that orch started (ORCH_DEPTH is set), which may not start another")
+
+
+def prepare(world: World, request: Request, config_file: str | None) -> tuple[Config, tuple[str, ...]]:
+    """The config for a request that may run, and warnings; raises OrchError for one that may not."""
+    if not request.prompt.strip():
+        raise OrchError("the prompt is empty; see `orch --help`")
+    if "\0" in request.prompt:
+        raise OrchError("the prompt holds a NUL byte, which no program can be given as an argument")
+    if not os.path.isdir(world.cwd) or not os.access(world.cwd, os.X_OK):
+        raise OrchError(f"{world.cwd}: no such directory" if not os.path.isdir(world.cwd) else f"{world.cwd}: may not be entered")
+    layers, warnings = read_config_layers(world, config_file)
+    config = config_of(layers)
+    for kind, name, known in (("agent", request.agent, config.agents), ("context", request.context, config.contexts),
+                              ("access", request.access, ACCESS_LEVELS), ("complexity", request.complexity, COMPLEXITIES)):
+        if name is not None and name not in known:
+            raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: {", ".join(known) or "none"}')
+    return config, warnings
+
+
+def plan(one: Run) -> Route:
+    """The route, after waiting for a reset where that was asked for."""
+    stop = one.world.stop
+    give_up_at = stop.clock() + one.request.wait_s
+    while True:
+        planned = route(one.config, one.request, cooling_now(one), lambda agent: is_installed(one.world, agent),
+                        lambda: changed_before(one))
+        ends = [c.retry_at for c in planned.candidates if c.retry_at is not None]
+        one.any_cooling = bool(ends)
+        if planned.usable() or not ends or stop.clock() >= give_up_at:
+            tell_route(one, planned)
+            return planned
+        one.emit("activity", agent=None, text=f"waiting for a limit to end at {render_time(min(ends))}")
+        pause_s = min(min(ends) - one.world.now() + 1, give_up_at - stop.clock(), one.time_left(), WAIT_LOOK_S)
+        stopped = stop.wait(pause_s)
+        one.out_of_time = one.time_left() <= 0
+        if stopped or one.out_of_time:
+            return planned
+
+
+def tell_route(one: Run, planned: Route) -> None:
+    """Tell the route, and whom it passed over."""
+    passed = [c for c in planned.candidates if c.skip is not None and c.agent.name == planned.preferred]
+    one.emit("route", agent=planned.first(), reason=planned.reason, rule=planned.rule,
+             skipped=[{"agent": c.agent.name, "why": c.skip, "retry_at": render_time(c.retry_at)} for c in passed])
+
+
+def is_installed(world: World, agent: Agent) -> bool:
+    """Whether an agent's program is there."""
+    return find_program(agent.command[0], world.env) is not None
+
+
+def changed_before(one: Run) -> Sequence[str]:
+    """The files that had changes before the run, for rules that match paths."""
+    one.tree = one.tree or open_tree(one.world)
+    return (one.tree and one.tree.changed_before()) or ()
+
+
+def cooling_now(one: Run) -> dict[str, float]:
+    """The cooldowns in force; a corrupt state file is set aside on the way."""
+    state, trouble = read_state(one.world)
+    if trouble and CORRUPT in trouble:
+        trouble = one.in_home(update_state, lambda fresh: fresh)
+    if trouble:
+        one.warn_home(trouble)
+    return cooling(state, one.world.now())
+
+
+def attempt_all(one: Run, planned: Route) -> None:
+    """Try the usable agents in turn until one answers or none may follow."""
+    usable = planned.usable()
+    if usable and (len(usable) > 1 or one.request.changes_wanted):
+        one.tree = one.tree or open_tree(one.world)
+    prompt = one.request.prompt
+    for index, candidate in enumerate(usable):
+        if index and newly_cooling(one, candidate):
+            continue
+        if one.world.stop.signal is not None or one.time_left() <= 0:
+            one.out_of_time = one.world.stop.signal is None
+            return
+        if one.attempts:
+            prompt = hand_over(one, candidate)
+        attempt(one, Task(candidate, prompt, planned.context))
+        if not may_continue([done.outcome for done in one.attempts]):
+            return
+        if index + 1 < len(usable):
+            ask_summary(one, Task(candidate, SUMMARY_PROMPT, planned.context, "summary", one.report.session_id))
+
+
+def newly_cooling(one: Run, candidate: Candidate) -> bool:
+    """Whether another orch has met this agent's limit since the route was planned."""
+    ends = cooling_now(one)
+    hit = candidate.agent.name in ends or model_cooling(ends, candidate.agent.name, candidate.model) is not None
+    one.any_cooling = one.any_cooling or hit
+    return hit
+
+
+def attempt(one: Run, task: Task) -> None:
+    """One attempt, recorded."""
+    done, verdict, one.report = try_agent(one, task)
+    one.summary = ""
+    key, entry = cool(one, task.candidate, verdict) if verdict.outcome == LIMITED else ("", None)
+    done = replaced(done, retry_at=parse_time(entry["until"]) if entry else None)
+    one.attempts.append(done)
+    for text in one.report.warnings:
+        one.warn(f"{done.agent}: {text}")
+    one.emit("attempt_end", attempt=len(one.attempts) + len(one.extra), **attempt_json(done))
+    if entry:
+        one.emit("cooldown", key=key, **entry)
+
+
+def cool(one: Run, candidate: Candidate, verdict: Verdict) -> tuple[str, dict[str, Any]]:
+    """Remember a limit; returns what cools, and the entry, also where it cannot be remembered."""
+    key = cooldown_key(candidate.agent.name, candidate.model, verdict.scope)
+    now, default_s = one.world.now(), one.config.default_cooldown_s
+    entries: list[dict[str, Any]] = []
+
+    def change(state: dict[str, Any]) -> dict[str, Any]:
+        entry, count = cooldown_after(state, key, verdict, now, default_s)
+        entries.append(entry)
+        return with_limit(state, key, entry, count)
+    one.in_home(update_state, change)
+    if not entries:
+        change(empty_state())
+    one.any_cooling = True
+    return key, entries[-1]
+
+
+def ask_summary(one: Run, task: Task) -> None:
+    """After a failure that leaves the agent able to speak, ask it in its own session what it did."""
+    done = one.attempts[-1]
+    asks = one.config.summary and done.outcome == FAILED and done.error_class in SUMMARY_CLASSES
+    if not asks or not task.session or not task.candidate.agent.resume_args:
+        return
+    if one.world.stop.signal is None and one.time_left() > 1:
+        told, _, report = try_agent(one, task)
+        one.extra.append(told)
+        one.summary = report.answer if told.outcome == OK else ""
+
+
+def hand_over(one: Run, candidate: Candidate) -> str:
+    """The prompt for the next agent."""
+    done, tree = one.attempts[-1], one.tree
+    changes, commits, trouble = tree.changes(one.config.diff_chars) if tree else (None, (), "")
+    text, masked = render_handoff(HandoffFacts(
+        request=one.request.prompt, stopped=tuple(Stopped(a.agent, why_stopped(a)) for a in one.attempts),
+        branch=tree.branch if tree else None, earlier=tree.changed_before() if tree else None,
+        changes=changes, unknown_why=trouble, commits=commits, summary=one.summary, answer=one.report.answer))
+    one.emit("handoff", agent=candidate.agent.name, after=done.agent, outcome=done.outcome, error=done.error,
+             error_class=done.error_class, retry_at=render_time(done.retry_at), redacted=dict(masked), prompt=text)
+    return text
 
 
 def why_stopped(done: Attempt) -> str:
     """Why an attempt ended without an answer, for the next agent."""
     return " ".join(part for part in (done.error_class or done.outcome, done.error and f"({done.error})") if part)
+
+
+def conclude(one: Run, planned: Route) -> Result:
+    """Make the result and write the job."""
+    result = result_of(one, planned, exit_code(one))
+    if one.tree is not None and one.request.changes_wanted:
+        result = replaced(result, changed_files=changed_files(one.tree.changes(0)[0]))
+    done = one.attempts[-1] if one.attempts else None
+    keys = (done.agent, f"{done.agent}:{done.model}") if done and done.outcome == OK else ()
+    job = job_of(one, result)
+    one.in_home(update_state, lambda state: with_job(with_success(state, keys), job, one.world.now()))
+    one.in_home(trim_ledger, one.config.keep_days)
+    return replaced(result, warnings=tuple(one.warnings))
+
+
+def exit_code(one: Run) -> Exit:
+    """The exit status of a run."""
+    stopped_by = one.world.stop.signal
+    if stopped_by is not None and not (one.attempts and one.attempts[-1].outcome == OK):
+        return Exit(128 + stopped_by)
+    if one.out_of_time:
+        return Exit.TIMEOUT
+    return exit_status(one.attempts, one.any_cooling)
+
+
+def result_of(one: Run, planned: Route, code: Exit) -> Result:
+    """The result, but for what is found out last."""
+    hits = [done for done in one.attempts if exit_status([done], any_cooling=False) == code] or one.attempts
+    last = hits[-1] if hits else None
+    spent = [*one.attempts, *one.extra]
+    good = code == Exit.OK
+    return Result(
+        status=status_of(code), agent=last.agent if last else None, model=last.model if last else None,
+        answer=one.report.answer if good else None, error=None if good else error_text(one, code, last),
+        error_class=None if good else last.error_class if last else _CLASS_OF.get(code), exit_code=int(code),
+        task_id=one.task_id, cwd=printable(one.world.cwd),
+        route={"agent": planned.first(), "reason": planned.reason, "rule": planned.rule}, context=planned.context,
+        attempts=tuple(one.attempts), usage=total_usage(spent), cost_usd=total_cost(spent),
+        duration_ms=int((one.world.stop.clock() - one.began_at) * 1000),
+        retry_at=earliest_end(one, planned) if code == Exit.TRY_LATER else None)
+
+
+_CLASS_OF: Mapping[Exit, str] = {Exit.TIMEOUT: "timeout", Exit.NOT_INSTALLED: "not_found", Exit.TRY_LATER: "usage_limit"}
+
+
+def error_text(one: Run, code: Exit, last: Attempt | None) -> str:
+    """One line that says why there is no answer, and what to do."""
+    if code > 128:
+        return EXIT_TEXTS[code]
+    if one.out_of_time:
+        return "the deadline has passed"
+    if last is None and code == Exit.NOT_INSTALLED:
+        return not_installed_text(one.config, one.request.agent, one.world.env.get("PATH", ""))
+    if last is None:
+        return "every usable agent is at its limit"
+    return f"{last.agent}: {last.error or last.error_class}"
+
+
+def not_installed_text(config: Config, wanted: str | None, path: str) -> str:
+    """What to say when no agent's program was found."""
+    names = [wanted] if wanted else list(config.order)
+    hints = "; ".join(f"{name}: {config.agents[name].install_hint or config.agents[name].command[0]}" for name in names)
+    return f"no agent is installed ({hints}); searched PATH={path}; `orch demo` shows orch with nothing installed"
+
+
+def earliest_end(one: Run, planned: Route) -> float | None:
+    """When the first of the route's agents is free again."""
+    ends = cooling(read_state(one.world)[0], one.world.now())
+    found = [c.retry_at for c in planned.candidates if c.retry_at] + [done.retry_at for done in one.attempts if done.retry_at]
+    return min([*found, *(ends[c.agent.name] for c in planned.candidates if c.agent.name in ends)], default=None)
 
 
 def changed_files(changes: Changes | None) -> tuple[str, ...] | None:
@@ -5512,6 +5726,15 @@ def changed_files(changes: Changes | None) -> tuple[str, ...] | None:
     return tuple(os.fsencode(name).decode("utf-8", "replace") for name in sorted(names))
 
 
+def job_of(one: Run, result: Result) -> dict[str, Any]:
+    """The job as the state file keeps it."""
+    return {"id": result.task_id, "at": render_time(one.world.now()), "status": result.status, "agent": result.agent,
+            "model": result.model, "exit_code": result.exit_code, "error": result.error, "error_class": result.error_class,
+            "attempts": len(one.attempts), "duration_ms": result.duration_ms, "usage": usage_json(result.usage),
+            "cost_usd": result.cost_usd, "cwd": result.cwd, "project": one.project, "prompt": one.prompt_start,
+            "retry_at": render_time(result.retry_at)}
+
+
 def attempt_json(done: Attempt) -> dict[str, Any]:
     """An attempt as results and events write it."""
     return {**done.__dict__, "usage": usage_json(done.usage), "retry_at": render_time(done.retry_at)}
@@ -5519,54 +5742,39 @@ def attempt_json(done: Attempt) -> dict[str, Any]:
 
 def result_json(result: Result) -> dict[str, Any]:
     """The result object of `--json`."""
-    fields = {**result.__dict__, "route": dict(result.route), "attempts": [attempt_json(a) for a in result.attempts],
-              "changed_files": None if result.changed_files is None else list(result.changed_files),
-              "usage": usage_json(result.usage), "retry_at": render_time(result.retry_at), "warnings": list(result.warnings)}
-    return {key: fields[key] for key in RESULT_KEYS}
+    return {**result.__dict__, "route": dict(result.route), "attempts": [attempt_json(done) for done in result.attempts],
+            "changed_files": None if result.changed_files is None else list(result.changed_files),
+            "usage": usage_json(result.usage), "retry_at": render_time(result.retry_at), "warnings": list(result.warnings)}
 
 
-def earliest_end(route: Route, ends: Mapping[str, float], attempts: Sequence[Attempt]) -> float | None:
-    """When the first of the route's agents is free again."""
-    found = [c.retry_at for c in route.candidates if c.retry_at] + [a.retry_at for a in attempts if a.retry_at]
-    found += [ends[c.agent.name] for c in route.candidates if c.agent.name in ends]
-    return min(found, default=None)
+def adopt_orphans(one: Run) -> None:
+    """Stop and record what a killed orch left running on this host."""
+    for record in read_running(one.world):
+        claim = claim_running(record["path"]) if record["alive"] is False else None
+        if claim is not None:                              # else its orch lives, or another one was quicker
+            try:
+                adopt(one, record)
+            finally:
+                forget_claim(record["path"], claim)
 
 
-def not_installed_text(config: Config, wanted: str | None, path: str) -> str:
-    """What to say when no agent's program was found."""
-    names = [wanted] if wanted else list(config.order)
-    hints = "; ".join(f"{name}: {config.agents[name].install_hint or config.agents[name].command[0]}" for name in names)
-    return f"no agent is installed ({hints}); searched PATH={path}; `orch demo` shows orch with nothing installed"
+def adopt(one: Run, record: Mapping[str, Any]) -> None:
+    """Take over one dead run's attempt: stop it, say so, record it as aborted."""
+    stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() else 0
+    task_id, agent, now = str(record.get("task_id")), str(record.get("agent")), one.world.now()
+    one.warn(f"an earlier run ({printable(task_id)} on {printable(agent)}) was killed before it ended; {stopped} "
+             f"process{'' if stopped == 1 else 'es'} of it stopped, recorded as aborted")
+    told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal", "usage": None,
+            "cost_usd": None, "duration_ms": None, "project": record.get("project")}
+    one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED, "prompt_chars": record.get("prompt_chars"),
+                                "role": None, "kind": record.get("kind", "run")})
+    job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": "orch was killed", "attempts": 1,
+           "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None}
+    one.in_home(update_state, lambda state: with_job(state, job, now))
 
-
-def claim_running(path: str) -> int | None:
-    """Take over the note of a dead run; None where another orch has it, or it is gone."""
-    import fcntl
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(fd), os.stat(path)):
-            return fd
-    except OSError:
-        pass
-    os.close(fd)
-    return None
-
-
-def forget_claim(path: str, fd: int) -> None:
-    """The dead run's attempt has been dealt with."""
-    remove_file(path)
-    os.close(fd)
-
-# === COMMANDS =============================================================
-# One function per command: read, decide, act, print. Each takes what the command line
-# said (`Given`) and the World, returns the exit status, and prints results on standard
-# output alone. Commands that only read write nothing and start nothing.
-
-READINESS_S = 60                                           # how long the answer of a login check is believed
+# === SCREEN ===============================================================
+# Standard output carries the answer and nothing else; all else goes to standard error.
+# `Screen` listens to a run's events and shows what a person, or --events, should see.
 
 
 @value
@@ -5588,118 +5796,17 @@ def print_json(item: Any) -> None:
 
 def write_out(text: str) -> None:
     """Write to standard output, all of it, byte for byte as it came."""
-    sys.stdout.flush()
     data = memoryview(text.encode("utf-8", "surrogateescape"))
     while data:
-        data = data[os.write(1, data):]
-
-
-def cmd_run(given: Given, world: World) -> int:
-    """Run a prompt."""
-    screen = Screen(given, world)
-    try:
-        request = request_of(given, read_prompt(given, screen))
-        if given["dry_run"]:
-            return print_plan(given, world, request)
-        result = run_request(replaced(world, emit=screen.event), request, given["config"])
-    except OrchError as err:
-        screen.close()
-        if not (given["json"] or given["events"]):
+        try:
+            data = data[os.write(1, data):]
+        except BlockingIOError:                            # somebody made it non-blocking
+            import select
+            select.select([], [1], [])
+        except BrokenPipeError:
             raise
-        result = Result("rejected", int(err.code), "", printable(world.cwd), error=str(err))
-    screen.close()
-    notice = unread_notice(given)
-    if notice:
-        screen.notice(notice)
-        result = replaced(result, warnings=(*result.warnings, notice))
-    return screen.show(result)
-
-
-def request_of(given: Given, prompt: str) -> Request:
-    """The request that the options make."""
-    return Request(
-        prompt, given["agent"], given["model"], given["effort"], given["context"], given["complexity"], given["access"],
-        given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0, not given["no_failover"],
-        given["json"] or given["events"])
-
-
-def read_prompt(given: Given, screen: Screen) -> str:
-    """The prompt: the words, and standard input where that was asked for."""
-    words = " ".join(given.words)
-    if given.stdin:
-        piped = os.fsdecode(read_all(0))
-        return f"{words}\n\n{piped}" if words else piped
-    if not given["print"] or not is_pipe_or_file(0):
-        return words
-    import select
-    if not select.select([0], [], [], 3)[0]:
-        screen.notice("standard input stayed silent for 3 s; going on without it")
-        return words
-    piped = os.fsdecode(read_all(0))
-    return f"{words}\n{piped}" if words and piped else words or piped
-
-
-def read_all(fd: int) -> bytes:
-    """Everything up to end-of-file."""
-    with open(fd, "rb", closefd=False) as file:
-        return file.read()
-
-
-def is_pipe_or_file(fd: int) -> bool:
-    """Whether a descriptor is a pipe, a socket or a regular file."""
-    import stat
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-
-
-def unread_notice(given: Given) -> str | None:
-    """A notice where a piped standard input that was not asked for holds unread data."""
-    import select
-    import stat
-    if given.stdin or given["print"] or not stat.S_ISFIFO(os.fstat(0).st_mode) or not select.select([0], [], [], 0)[0]:
-        return None
-    import fcntl
-    import struct
-    import termios
-    waiting = struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))[0]
-    return "standard input holds data that was not read; give `-` to add it to the prompt" if waiting else None
-
-
-def print_plan(given: Given, world: World, request: Request) -> int:
-    """Print the route and the exact argument lists; start nothing but git, write nothing."""
-    layers, warnings = read_config_layers(world, given["config"])
-    config = config_of(layers)
-    check_request(config, request)
-    if not request.prompt.strip():
-        raise OrchError("the prompt is empty")
-    state, _ = read_state(world)
-    planned = route(config, request, cooling(state, world.now()),
-                    lambda agent: find_program(agent.command[0], world.env) is not None, lambda: _changed_now(world))
-    rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
-    if given["json"]:
-        print_json({"agent": planned.preferred or None, "reason": planned.reason, "rule": planned.rule,
-                    "context": planned.context, "candidates": rows, "warnings": list(warnings)})
-    else:
-        write_out(f"route: {planned.preferred or 'nobody'} ({planned.reason}{'' if planned.rule is None else f' {planned.rule}'})\n"
-                  + render_plan(rows))
-    return Exit.OK
-
-
-def _changed_now(world: World) -> Sequence[str]:
-    tree = open_tree(world)
-    try:
-        return (tree and tree.changed_before()) or ()
-    finally:
-        if tree:
-            tree.close()
-
-
-def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
-    launch = build_launch(candidate.agent, candidate.model, candidate.effort, request.access or config.access, request.prompt,
-                          context=config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()))
-    return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
-            "retry_at": render_time(candidate.retry_at), "argv": [os.fsencode(a).decode("utf-8", "replace") for a in launch.argv],
-            "stdin": "prompt" if launch.stdin is not None else "/dev/null"}
+        except OSError as err:
+            raise OrchError(f"standard output: {reason_of(err)}; the answer is lost", Exit.FAILED) from err
 
 
 class Screen:
@@ -5718,14 +5825,14 @@ class Screen:
         self.began_at = time.monotonic()
         self.agent = ""
 
-    def event(self, kind: str, **fields: Any) -> None:
+    def event(self, kind: str, /, **fields: Any) -> None:
         """Take in one event of the run."""
         event = {"type": kind, **fields}
         if self.events:
             self.print_event(event)
         if kind == "attempt_start":
             self.agent, self.streamed = event["agent"], False
-        text = render_notice(event, self.world.now(), time.localtime)
+        text = render_notice(event, self.world.now(), time.localtime, verbose=self.given["verbose"])
         if text and not self.quiet:
             self.notice(text)
         elif kind == "text" and self.on_terminal:
@@ -5736,8 +5843,7 @@ class Screen:
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
         import json
-        times = {key: render_time(event[key]) for key in ("at", "retry_at") if not isinstance(event.get(key, ""), str)}
-        write_out(json.dumps({**event, **times}) + "\n")
+        write_out(json.dumps({**event, "at": render_time(event["at"])}) + "\n")
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
@@ -5812,6 +5918,118 @@ def terminal_width() -> int:
     except OSError:
         return 80
 
+# === COMMANDS =============================================================
+# One function per command: read, decide, act, print. Each takes what the command line
+# said (`Given`) and the World, returns the exit status, and prints results on standard
+# output alone. Commands that only read write nothing and start nothing.
+
+READINESS_S = 60                                           # how long the answer of a login check is believed
+
+
+def cmd_run(given: Given, world: World) -> int:
+    """Run a prompt."""
+    screen = Screen(given, world)
+    try:
+        request = request_of(given, read_prompt(given, screen))
+        if given["dry_run"]:
+            return print_plan(given, world, request)
+        result = run_request(replaced(world, emit=screen.event), request, given["config"])
+    except OrchError as err:
+        screen.close()
+        if not (given["json"] or given["events"]):
+            raise
+        result = Result("rejected", None, None, None, str(err), None, int(err.code), None, printable(world.cwd),
+                        {"agent": None, "reason": None, "rule": None}, None)
+    screen.close()
+    notice = unread_notice(given)
+    if notice:
+        screen.notice(notice)
+        result = replaced(result, warnings=(*result.warnings, notice))
+    return screen.show(result)
+
+
+def request_of(given: Given, prompt: str) -> Request:
+    """The request that the options make."""
+    return Request(
+        prompt, given["agent"], given["model"], given["effort"], given["context"], given["complexity"], given["access"],
+        given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0, not given["no_failover"],
+        given["json"] or given["events"])
+
+
+def read_prompt(given: Given, screen: Screen) -> str:
+    """The prompt: the words, and standard input where that was asked for."""
+    words = " ".join(given.words)
+    if given.stdin:
+        piped = os.fsdecode(read_all(0))
+        return f"{words}\n\n{piped}" if words else piped
+    if not given["print"] or not is_pipe_or_file(0):
+        return words
+    import select
+    if not select.select([0], [], [], 3)[0]:
+        screen.notice("standard input stayed silent for 3 s; going on without it")
+        return words
+    piped = os.fsdecode(read_all(0))
+    return f"{words}\n{piped}" if words and piped else words or piped
+
+
+def read_all(fd: int) -> bytes:
+    """Everything up to end-of-file."""
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()
+
+
+def is_pipe_or_file(fd: int) -> bool:
+    """Whether a descriptor is a pipe, a socket or a regular file."""
+    import stat
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def unread_notice(given: Given) -> str | None:
+    """A notice where a piped standard input that was not asked for holds unread data."""
+    import select
+    import stat
+    if given.stdin or given["print"] or not stat.S_ISFIFO(os.fstat(0).st_mode) or not select.select([0], [], [], 0)[0]:
+        return None
+    import fcntl
+    import struct
+    import termios
+    waiting = struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))[0]
+    return "standard input holds data that was not read; give `-` to add it to the prompt" if waiting else None
+
+
+def print_plan(given: Given, world: World, request: Request) -> int:
+    """Print the route and the exact argument lists; start nothing but git, write nothing."""
+    config, warnings = prepare(world, request, given["config"])
+    planned = route(config, request, cooling(load_state(world), world.now()), lambda agent: is_installed(world, agent),
+                    lambda: _changed_now(world))
+    rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
+    if given["json"]:
+        print_json({"agent": planned.first(), "reason": planned.reason, "rule": planned.rule,
+                    "context": planned.context, "candidates": rows, "warnings": list(warnings)})
+    else:
+        write_out(f"route: {planned.first() or 'nobody'} ({planned.reason})\n{render_plan(rows)}")
+        for text in warnings:
+            write_err(f"orch: {printable(text)}\n")
+    return Exit.OK
+
+
+def _changed_now(world: World) -> Sequence[str]:
+    tree = open_tree(world)
+    try:
+        return (tree and tree.changed_before()) or ()
+    finally:
+        if tree:
+            tree.close()
+
+
+def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
+    launch = build_launch(candidate.agent, candidate.model, candidate.effort, request.access or config.access, request.prompt,
+                          context=config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()))
+    return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
+            "retry_at": render_time(candidate.retry_at), "argv": [os.fsencode(a).decode("utf-8", "replace") for a in launch.argv],
+            "stdin": "prompt" if launch.stdin is not None else "/dev/null"}
+
 
 def load_config(given: Given, world: World) -> Config:
     """The merged config, its warnings told."""
@@ -5858,7 +6076,7 @@ def _agent_status(agent: Agent, state: Mapping[str, Any], now: float, world: Wor
     ends = cooling(state, now)
     models = {key.partition(":")[2]: render_time(end) for key, end in ends.items() if key.startswith(agent.name + ":")}
     entry = state["cooldowns"].get(agent.name, {}) if agent.name in ends else {}
-    free = "disabled" if not agent.enabled else "ready" if find_program(agent.command[0], world.env) else "not installed"
+    free = "disabled" if not agent.enabled else "ready" if is_installed(world, agent) else "not installed"
     return {"agent": agent.name, "state": "cooling" if entry and free == "ready" else free, "retry_at": entry.get("until"),
             "reason": entry.get("reason"), "source": entry.get("source"), "set_at": entry.get("set_at"), "models": models}
 
@@ -5904,15 +6122,20 @@ def cmd_usage(given: Given, world: World) -> int:
     return Exit.OK
 
 
+COOLDOWN_USAGE = "usage: orch cooldown list | set KEY DUR | clear KEY... | clear --all (KEY is an agent or agent:model)"
+
+
 def cmd_cooldown(given: Given, world: World) -> int:
     """List, set or clear cooldowns."""
     action, *words = given.words or ("list",)
+    if action not in ("list", "set", "clear"):
+        raise OrchError(f'orch cooldown has no "{printable(action)}"{did_you_mean(action, ("list", "set", "clear"))}; {COOLDOWN_USAGE}')
     if action == "set" and len(words) == 2:
         return _set_cooldown(given, world, words[0], words[1])
     if action == "clear" and (bool(words) != given["all"]):
         return _clear_cooldowns(given, world, words)
     if action != "list" or words or given["all"]:
-        raise OrchError("usage: orch cooldown list | set KEY DUR | clear KEY... | clear --all (KEY is an agent or agent:model)")
+        raise OrchError(COOLDOWN_USAGE)
     state, now = load_state(world), world.now()
     entries = [{"key": key, "end": end, **state["cooldowns"][key]} for key, end in sorted(cooling(state, now).items())]
     if given["json"]:
@@ -6021,7 +6244,7 @@ def cmd_wait(given: Given, world: World) -> int:
         if name not in config.agents:
             raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; known: {", ".join(config.agents)}')
     names = given.words or tuple(n for n in config.order if config.agents[n].enabled
-                                 and find_program(config.agents[n].command[0], world.env))
+                                 and is_installed(world, config.agents[n]))
     if not names:
         raise OrchError(not_installed_text(config, None, world.env.get("PATH", "")))
     give_up_at = world.stop.clock() + (float("inf") if given["max"] is None else given["max"])
@@ -6034,19 +6257,6 @@ def cmd_wait(given: Given, world: World) -> int:
             return Exit.TRY_LATER
         if world.stop.wait(pause_s):
             return 128 + (world.stop.signal or 0)
-
-
-EXAMPLE_CONFIG = """{
-  "_note": "Keys that begin with _ are comments. `orch config schema` prints a JSON Schema, `orch config check` checks this file.",
-  "order": ["claude", "codex"],
-  "rules": [
-    {"_note": "the first rule that matches wins", "match": "\\\\b(refactor|rename)\\\\b", "agent": "codex"},
-    {"keywords": ["docs", "readme"], "agent": "claude"}
-  ],
-  "access": "edit",
-  "timeout": "1h"
-}
-"""
 
 
 def cmd_init(given: Given, world: World) -> int:
@@ -6066,6 +6276,9 @@ def cmd_init(given: Given, world: World) -> int:
 def cmd_config(given: Given, world: World) -> int:
     """Show, check or describe the configuration."""
     action = given.words[0] if given.words else "show"
+    if action not in ("show", "check", "schema"):
+        raise OrchError(f'orch config has no "{printable(action)}"{did_you_mean(action, ("show", "check", "schema"))}; '
+                        "it takes show, check or schema")
     if action == "schema":
         print_json(render_schema())
         return Exit.OK
@@ -6157,32 +6370,6 @@ def _zone(name: str | None) -> str | None:
 # programs that print what real ones print. All of it goes through the same code as any
 # other run; the folder is removed at the end.
 
-DEMO_PROMPT = "add a goodbye function to greet.py, and a test for it"
-DEMO_FILE = "def hello(name):\n    return f\"Hello, {name}!\"\n"
-DEMO_FIRST = r"""
-import json, sys, time
-with open("greet.py", "a") as file:
-    file.write("\n\ndef goodbye(name):\n    return f\"Goodbye, {name}!\"\n")
-time.sleep(0.6)
-limit = {"status": "rejected", "resetsAt": int(time.time()) + 7200, "rateLimitType": "five_hour"}
-print(json.dumps({"type": "rate_limit_event", "rate_limit_info": limit}))
-print(json.dumps({"type": "result", "subtype": "success", "is_error": True, "api_error_status": 429,
-                  "result": "You've hit your session limit", "session_id": "demo", "total_cost_usd": 0.0123,
-                  "usage": {"input_tokens": 2100, "output_tokens": 180, "cache_read_input_tokens": 900}}))
-sys.exit(1)
-"""
-DEMO_SECOND = r"""
-import json, time
-with open("test_greet.py", "w") as file:
-    file.write("from greet import goodbye\n\n\ndef test_goodbye():\n    assert goodbye(\"Ada\") == \"Goodbye, Ada!\"\n")
-time.sleep(0.6)
-answer = "greet.py already had goodbye() from the first agent; I added test_greet.py, and it passes."
-print(json.dumps({"type": "thread.started", "thread_id": "demo"}))
-print(json.dumps({"type": "item.completed", "item": {"id": "0", "type": "agent_message", "text": answer}}))
-print(json.dumps({"type": "turn.completed", "usage": {"input_tokens": 1500, "cached_input_tokens": 600, "output_tokens": 240}}))
-"""
-
-
 def cmd_demo(given: Given, world: World) -> int:
     """Show a limit, a handoff and a second agent finishing, with nothing installed."""
     folder = private_folder(world.env)
@@ -6201,7 +6388,8 @@ def _demo(folder: str, world: World) -> int:
     demo = make_world(env, project, world.stop, _demo_event)
     result = run_request(demo, Request(DEMO_PROMPT, changes_wanted=True), None)
     if result.status != "ok":
-        raise OrchError(f"the demo failed: {printable(result.error or result.status)}", Exit.FAILED)
+        write_err(f"orch: the demo failed: {printable(result.error or result.status)}\n")
+        return result.exit_code
     write_out(f"{result.answer}\n\nChanged by the two of them: {', '.join(result.changed_files or ('not known: git is missing',))}\n")
     for name, command in (("status", cmd_status), ("usage", cmd_usage)):
         write_out(f"\n$ orch {name}\n")
@@ -6229,16 +6417,15 @@ def _demo_files(folder: str, project: str, env: Mapping[str, str]) -> None:
             return
 
 
-def _demo_event(kind: str, **fields: Any) -> None:
+def _demo_event(kind: str, /, **fields: Any) -> None:
     """Tell on standard output what a run tells on standard error, and what the second agent was told."""
     text = render_notice({"type": kind, **fields}, time.time(), time.localtime)
     if text:
         write_out(f"orch: {text}\n")
+    if kind == "cooldown":
+        write_out(f"reset time read from its output: {fields['until']}; until then {fields['key']} is left alone\n")
     if kind == "handoff":
         write_out("\nWhat the second agent is told:\n" + "".join(f"  | {line}\n" for line in fields["prompt"].splitlines()) + "\n")
-
-
-DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "codex-json"))
 
 # === CLI ==================================================================
 # The command table, from which the parsers, the help and the check of the README come.
@@ -6303,7 +6490,7 @@ RUN_OPTIONS = (
     Option(("-n", "--dry-run"), "print the route and the exact argument lists; start nothing, write nothing"),
     Option(("--json",), "print one result object instead of the answer"),
     Option(("--events",), "print events as JSON lines; the last line is the result object"),
-    Option(("-p", "--print"), "read a piped standard input too, as `claude -p` does"),
+    Option(("-p", "--print"), "append a piped standard input to the prompt; give up on a silent one after 3 s"),
     Option(("-q", "--quiet"), "no notices on standard error"),
     Option(("-v", "--verbose"), "more notices on standard error"),
     CONFIG_FILE,
@@ -6400,7 +6587,7 @@ def _split_option(arg: str, rest: list[str], takes_value: Mapping[str, bool], lo
         if not takes_value[name] or equals:
             return [arg]
         return [f"{name}={_value_of(name, rest)}"]
-    found = []
+    found: list[str] = []
     for index, letter in enumerate(arg[1:], 1):
         name = long_name.get("-" + letter, "")
         if not name:
@@ -6559,8 +6746,11 @@ def open_descriptors() -> None:
 
 
 def install_signals(stop: Stop) -> None:
-    """Turn the signals that end a run into requests; one that was ignored when orch started stays ignored."""
+    """Turn what ends a run into requests: signals, but for one that was ignored from the start, and a closed pipe."""
     import signal
+    import stat
+    if stat.S_ISFIFO(os.fstat(1).st_mode):
+        stop.listener_fd = 1
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)          # where it is ignored, exit statuses are lost
     for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"):
         number = getattr(signal, name)

@@ -43,9 +43,10 @@ def test_no_config_at_all_is_right(orch):
 
 def test_an_empty_object_and_comments_change_nothing(orch):
     plain = orch("config").out
-    orch.configure({"_note": "x", "$schema": "y", "agents": {"_note": "z", "claude": {"_why": "w"}}})
-    assert orch("config", "check").code == 0
+    orch.configure({"_note": "x", "$schema": "y"})
     assert orch("config").out == plain
+    orch.configure({"agents": {"_note": ["z"], "claude": {"_why": {"args": 1}}}, "rules": [{"_note": 1, "keywords": ["x"], "agent": "codex"}]})
+    assert orch("config", "check").code == 0
 
 
 def test_objects_merge_and_arrays_replace_or_extend(orch, fake):

@@ -235,7 +235,7 @@ def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
     fake("claude", step(run=talk))
     fake("codex")
     process = orch.start("--events", "hi")
-    process.stdout.readline()
+    wait_until(lambda: b"attempt_start" in process.stdout.readline(), what="the agent's start")
     process.stdout.close()
     process.stderr.read()
     assert process.wait(timeout=20) in (141, -signal.SIGPIPE)
@@ -264,7 +264,8 @@ def test_an_agent_that_closes_its_output_early_is_waited_for(orch, fake):
 
 def test_an_agent_stuck_at_its_limit_is_stopped_and_called_limited(orch, fake):
     orch.configure({"limit_grace": 1, "order": ["opencode", "claude"]})
-    stuck = 'level=ERROR message="stream error" error.error="AI_APICallError: You have reached your usage limit. Try again in 2 hours."\n'
+    stuck = ('timestamp=2026-11-30T22:04:17.422Z level=ERROR run=a5cc34fb message="stream error" providerID=mock modelID=mock-ok'
+             ' session.id=ses_dd18 small=false agent=build mode=primary error.error="AI_APICallError: The usage limit has been reached"\n')
     fake("opencode", step(stderr=stuck, run=SLEEP))
     fake("claude", claude_ok("42"))
     result = orch("--json", "hi").json

@@ -90,7 +90,7 @@ def test_five_megabytes_of_arbitrary_bytes_arrive_whole(orch, fake):
     (["-p"], "piped", "piped"),
     (["-p", "look"], "", "look"),
     (["-p", "look"], None, "look"),
-    (["--print", "status"], None, "status"),
+    (["--print", "status of it"], None, "status of it"),
 ])
 def test_the_words_and_the_pipe_make_the_prompt(orch, fake, arguments, piped, prompt):
     fake("claude", claude_ok())
