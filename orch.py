@@ -4,19 +4,26 @@
 The map of this file. Each row is a banner; code in a section uses only that section and those above it.
 
     TYPES      values, outcomes, exit statuses, the one error        pure
-    PARSE      what agents print -> reports                          pure
     RESETS     "resets 3pm (Europe/Berlin)" -> a moment              pure
-    TABLES     agents, formats, patterns: data                       pure
+    PARSE      what agents print, line by line -> a report           pure
+    FORMATS    the machine formats                                   pure
+    TABLES     agents, patterns, examples: data                      pure
     CONFIG     raw JSON -> Config; every check                       pure
     ROUTING    which agents, in which order, with which arguments    pure
     OUTCOME    a finished run -> ok, limited until, auth, failed     pure
-    HANDOFF    what the next agent is told; secrets masked           pure
+    SECRETS    what no other vendor may see                          pure
+    HANDOFF    what the next agent is told                           pure
     LEDGER     state, cooldowns, usage sums, exit status             pure
     RENDER     values -> lines for people                            pure
     FILES      the home directory, locks, atomic replace             I/O
-    PROCESSES  the spawner, the watch over one agent, stopping       I/O
-    GIT        snapshots of the working tree                         I/O
-    RUN        one run: attempts, failover, records                  I/O
+    PROCESSES  the spawner, the process table, stopping              I/O
+    WATCH      one agent at work: pipes, time limits                 I/O
+    RUNNING    notes of attempts in progress                         I/O
+    GIT        a snapshot of the working tree                        I/O
+    CHANGES    what differs between two snapshots                    I/O
+    ATTEMPT    one agent, once                                       I/O
+    RUN        one run: route, failover, result                      I/O
+    SCREEN     what a person sees                                    I/O
     COMMANDS   one function per subcommand                           I/O
     DEMO       `orch demo`                                           I/O
     CLI        command table, parser, main                           I/O
@@ -35,6 +42,11 @@ import sys
 import time
 
 __version__ = "0.1.0"
+
+# === TYPES ================================================================
+# Values that cross sections. `value` makes a class frozen; names ending in `_at` are
+# seconds since the epoch (UTC), `_s` are seconds; a `zone` is an IANA name or None for
+# the machine's own. What is not known is None, never invented.
 
 TYPE_CHECKING = False                                      # True for mypy alone: `typing` costs too much at start-up
 if TYPE_CHECKING:
@@ -69,11 +81,10 @@ else:
             given = dict(zip(fields, args), **kwargs)
             if len(args) > len(fields) or not given.keys() <= set(fields):
                 raise TypeError(f"{cls.__name__} takes {', '.join(fields)}")
-            self.__dict__.update(defaults)
-            self.__dict__.update(given)
-            if len(self.__dict__) != len(fields):
-                missing = [name for name in fields if name not in self.__dict__]
-                raise TypeError(f"{cls.__name__} lacks {', '.join(missing)}")
+            given = {**defaults, **given}
+            if len(given) != len(fields):
+                raise TypeError(f"{cls.__name__} lacks {', '.join(name for name in fields if name not in given)}")
+            self.__dict__.update((name, given[name]) for name in fields)
 
         def __setattr__(self, name, _value):
             raise AttributeError(f"{cls.__name__}.{name} cannot be changed")
@@ -93,9 +104,6 @@ def replaced(old: T, **changes: Any) -> T:
     """A copy of the value `old` with some fields changed."""
     return type(old)(**{**old.__dict__, **changes})
 
-
-# TIMES: every name ending in `_at` is a float of seconds since the epoch (UTC); `zone` is an
-# IANA name ("Europe/Berlin") or None for the machine's own zone.
 
 OK, FAILED, LIMITED, AUTH, NOT_FOUND, ABORTED = "ok", "failed", "limited", "auth", "not_found", "aborted"   # outcomes
 
@@ -894,6 +902,10 @@ def _plain_message(text: str) -> tuple[str, str]:
     words = [*reasons, _text(error.get("code")), _text(error.get("type")), _text(error.get("status"))]
     return message, next(filter(None, words), "")
 
+# === FORMATS ==============================================================
+# One machine format after the other: a handler for each event that says something, the
+# table of them all at the end. Recorded from the versions named; what is not known of an
+# event is passed over, since every one of these formats grows.
 
 # Claude Code 2.1.197: --output-format stream-json --verbose, or the one object of --output-format json
 
@@ -1488,7 +1500,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                     r"|tokens?-per-\w+|max RPM|plan) (?:limit|cap|allowance|quota)\b"),
     ("limit reached", r"(?:usage|session|weekly|daily|monthly|hourly|rate|quota|spend|spending|request|"
                       r"\d+.hour) (?:limit|cap)"
-                      r"(?: has been)? (?:reached|exceeded|hit)"),
+                      r"(?: has been| was| is)? (?:reached|exceeded|hit)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
     ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)"
               r"|exceeded your (?:current |\w+ )?quota"
@@ -1509,6 +1521,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
                    r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
+    ("too many requests", r"too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"),
     ("http 429", r"^\W*(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:) \(?429\b"
                  r"|Request rejected \(429\)"),
     ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)"),
@@ -1521,13 +1534,14 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                r"|please run\b.{0,40}\blogin"),
     ("invalid key", r"(?:invalid|incorrect|missing|expired|revoked|no) (?:api[_ -]?key|bearer token|"
                     r"access token|auth\w* (?:token|credentials)|credentials)"
-                    r"|api[ _-]key (?:is |was )?(?:not valid|invalid|expired|revoked|missing)"),
+                    r"|api[ _-]key (?:is |was |has )?(?:been )?(?:not valid|invalid|expired|revoked|missing)"),
     ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |"
                       r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"),
     ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
                      r"|authentication_error|failed to (?:authenticate|sign in|log in)"),
     ("no credentials", r"No authentication information found|no credentials (?:found|configured)"
-                       r"|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"),
+                       r"|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"
+                       r"|_(?:API_KEY|TOKEN) (?:is |was )?(?:not set|unset|missing)"),
     ("discontinued", r"OAuth \w+(?: \w+)? has been discontinued"),
 )
 # What speaks of limits but is none: (error class, pattern). It wins over every limit.
@@ -1539,7 +1553,7 @@ VETOES: tuple[tuple[str, str], ...] = (
                 r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
                 r"|exceeds the maximum number of tokens|too many (?:input )?tokens"
                 r"|context_length_exceeded|ran out of room"),
-    ("unknown", r"max(?:imum)?(?: number of)?[ _]turns"),
+    ("unknown", r"max(?:imum)?(?: number of)?[ _]turns|disk quota"),
     ("permission", r"suspicious activity|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
 )
 # The class of a failure that is neither limit nor login: (error class, pattern)
@@ -2374,8 +2388,11 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     `text` is the latest of both streams' lines, in the order in which they came.
     A retry that was announced for the near future is over when nothing more is said of it.
     """
-    lines = _without_prompt(fold_text(_tail(text)), prompt).split("\n")
-    retries = [at for at, line in enumerate(lines) if _matches(agent.retry_lines or GENERIC_RETRIES, line)]
+    shown, retry = fold_text(_tail(text)), agent.retry_lines or GENERIC_RETRIES
+    if not any(_matches(retry, line) for line in shown.split("\n")):    # nearly always; the prompt may be long
+        return None
+    lines = _without_prompt(shown, prompt).split("\n")
+    retries = [at for at, line in enumerate(lines) if _matches(retry, line)]
     if not retries:
         return None
     after = lines[retries[-1] + 1:]
@@ -2609,7 +2626,10 @@ def _first(table: tuple[tuple[str, str], ...], text: str) -> tuple[str, str] | N
 @functools.lru_cache(maxsize=512)
 def _compiled(pattern: str, flags: int = re.IGNORECASE | re.MULTILINE) -> re.Pattern[str]:
     """The pattern with a plain space standing for any white space (a message may be wrapped anywhere)."""
-    return re.compile(re.sub(r"(?<!\\) (?![+*?{])", r"\\s+", pattern), flags)
+    try:
+        return re.compile(re.sub(r"(?<!\\) (?![+*?{])", r"\\s+", pattern), flags)
+    except re.error:                            # a user's pattern may hold a space where its width must be fixed
+        return re.compile(pattern, flags)
 
 
 def _matches(pattern: str, line: str) -> bool:
@@ -2648,7 +2668,7 @@ def _verdict_text(agent: Agent, ended: Ended, report: Report, prompt: str) -> st
     """The lines that can be the CLI's own verdict."""
     streams = {name: _without_prompt(fold_text(_tail(text)), prompt)
                for name, text in (("stdout", ended.stdout), ("stderr", ended.stderr))}
-    if not report.raw:                          # the format judged the events; what stands between them is text
+    if not report.raw:                  # the format judged the events; what stands between them is text
         between = [line for line in streams["stdout"].split("\n") if not line.startswith("{")]
         streams["stdout"] = "\n".join(between)
     wanted = [name for name in ("stderr", "stdout") if agent.verdict_stream in (name, "both")]
@@ -2748,7 +2768,7 @@ def _echoes(line: str, own: set[str], prompt: str) -> bool:
 TOKENS = (
     ("anthropic-key", "sk-ant-", r"(?<![\w-])sk-ant-[\w-]{16,}"),
     ("openai-key", "sk-", r"(?<![\w-])sk-(?=[A-Za-z_-]{0,80}\d)[\w-]{20,}"),
-    ("github-token", "gh", r"(?<!\w)(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
+    ("github-token", "_", r"(?<!\w)(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,})"),
     ("gitlab-token", "gl", r"(?<![\w-])gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas|imt)-[\w-]{16,}"),
     ("aws-key", "A", r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     ("google-key", "AIza", r"(?<![\w-])AIza[\w-]{35}(?![\w-])"),
@@ -2767,20 +2787,20 @@ TOKENS = (
     ("telegram-token", ":AA", r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])"),
     ("jwt", "eyJ", r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
     ("bearer-token", "", r"(?i)(?<!\w)((?:bearer|basic)[ \t]{1,4})(?=[A-Za-z._~+/-]{0,80}\d)[\w.~+/-]{16,}={0,2}"),
-    ("password", "://", r"(://[^\s:/@'\"<>`]*:)(?!\*+@|<|%[sd]|\$?\{|\$\w+@)[^\s/'\"<>`]+(?=@)"),
+    ("password", "://", r"(://[^\s:/@'\"<>`]*:)(?!\*+@|\[REDACTED:|%[sd]|\$?\{|\$\w+@)[^\s/'\"<>`]+(?=@)"),
 )
 
 _STRONG = (r"passw(?:or)?d|passphrase|passcode|pwd|secret|credential|api[_-]?key|access[_-]?key|account[_-]?key"
            r"|private[_-]?key|encryption[_-]?key|signing[_-]?key|(?:auth|access|refresh|bearer|api)[_-]?token")
 
-# name, closing quote or bracket, an optional type, `=` `:` `=>` `:=`; then the quoted value.
+# Name (1, 2), closing quote or bracket, an optional type, separator (3); then a quoted value (5) or a bare
+# one (6): `PASSWORD=hunter2` in .env, `password: hunter2` in YAML, `Pwd=x;` in a connection string.
 _ASSIGNED = (
-    rf"(?i)({_STRONG}|token|key)([\w-]{{0,24}})(?:\\?[\"']|\])?(?:\\?[\"'\]])?"
-    r"(?:[ \t]{0,4}:[ \t]{0,4}[&\w.\[\]| ]{1,24})?"
-    r"[ \t]{0,16}(?:=>|:=|==|=|:)[ \t]{0,8}[rbfu]{0,2}(\\?[\"'`])([^\"'`\n\\]{1,4096}|[^\"'\n]{1,4096}?)\3"
+    rf"(?i)({_STRONG}|token|key)([\w-]{{0,24}})(?![\w-])(?:\\?[\"']|\])?(?:\\?[\"'\]])?"
+    r"(?:[ \t]{0,4}:[ \t]{0,4}[&\w.\[\]| ]{1,24}(?==))?"
+    r"([ \t]{0,16}(?:=>|:=|==|=|:)[ \t]{0,8})"
+    r"(?:[rbfu]{0,2}(\\?[\"'`])((?:[^\\\n]|\\.){1,1024}?)\4|([^\s\"'`;,&]{4,4096}))"
 )
-# `PASSWORD=hunter2` in .env, `password: hunter2` in YAML, `Pwd=x;` in a connection string, `--password=x`
-_BARE = rf"(?i)({_STRONG}|token|key)([\w-]{{0,24}})([ \t]{{0,16}}[=:][ \t]{{0,8}})([^\s\"'`;,&]{{4,4096}})(.?)"
 
 _PLACEHOLDER = (
     r"(?i)\s*|\[redacted.*|[*x.•_-]+|<.*>|\$?\{.*|\$\(.*|\$\w+|%\w*|%\(.*|\{\{.*|\w+\[.*"
@@ -2805,8 +2825,7 @@ def mask_secrets(text: str) -> tuple[str, Mapping[str, int]]:
     for kind, literal, pattern in TOKENS:
         if literal in text:
             text = re.sub(pattern, lambda found, kind=kind: _masked(found, kind, counts), text)  # type: ignore[misc]
-    text = re.sub(_ASSIGNED, lambda found: _mask_assigned(found, counts), text)
-    return re.sub(_BARE, lambda found: _mask_bare(found, counts), text), counts
+    return re.sub(_ASSIGNED, lambda found: _mask_assigned(found, counts), text), counts
 
 
 def _counted(counts: dict[str, int], kind: str) -> str:
@@ -2820,23 +2839,20 @@ def _masked(found: re.Match[str], kind: str, counts: dict[str, int]) -> str:
 
 
 def _mask_assigned(found: re.Match[str], counts: dict[str, int]) -> str:
-    name, secret = found[1].lower(), found[4]
-    if not _is_secret(found, name, secret):
+    group = 5 if found[5] is not None else 6
+    if (group == 6 and not _is_bare_secret(found)) or not _is_secret(found, found[1].lower(), found[group]):
         return found[0]
-    start, end = found.start(4) - found.start(), found.end(4) - found.start()
-    return found[0][:start] + _counted(counts, _kind_of(name)) + found[0][end:]
+    start, end = found.start(group) - found.start(), found.end(group) - found.start()
+    return found[0][:start] + _counted(counts, _kind_of(found[1].lower())) + found[0][end:]
 
 
-def _mask_bare(found: re.Match[str], counts: dict[str, int]) -> str:
-    """Mask an unquoted value, unless it reads like code: a call, an attribute, a type, a name."""
-    name, between, secret, after = found[1].lower(), found[3], found[4], found[5]
-    env_style = between == "=" and found[1].isupper()
-    code = re.search(r"[(){}\[\]<>|]|^[.:=]|^\w+(?:\.\w+)+$", secret) or after in ("(", "[")
-    if code or not _is_secret(found, name, secret):
-        return found[0]
-    if not env_style and not _looks_random(secret):
-        return found[0]
-    return found[0][:found.start(4) - found.start()] + _counted(counts, _kind_of(name)) + after
+def _is_bare_secret(found: re.Match[str]) -> bool:
+    """Say whether an unquoted value reads like data, not code: a call, an attribute, a type, a name."""
+    secret, after = found[6], found.string[found.end():found.end() + 1]
+    env_style = found[3] == "=" and found[1].isupper()
+    if not (env_style or _looks_random(secret)) or after in ("(", "["):
+        return False
+    return not re.search(r"[(){}\[\]<>|]|^[.:=]|^\w+(?:\.\w+)+$", secret)
 
 
 def _kind_of(name: str) -> str:
@@ -2850,9 +2866,11 @@ def _kind_of(name: str) -> str:
 
 
 def _is_secret(found: re.Match[str], name: str, secret: str) -> bool:
-    if re.fullmatch(_PLACEHOLDER, secret[:200], re.S) or "[REDACTED:" in secret:
+    before, suffix = found.string[max(0, found.start() - 32):found.start()], found[2].lower()
+    if "[REDACTED:" in secret or re.search(r"\[REDACTED:[a-z-]*$", before):
         return False
-    before, suffix = found.string[max(0, found.start() - 12):found.start()], found[2].lower()
+    if re.fullmatch(_PLACEHOLDER, secret[:200], re.S):
+        return False
     if name == "key":
         camel = found[1][0].isupper() or not before[-1:].isalpha()
         return camel and suffix.strip("_s0123456789") == "" and not re.search("(?i)public[_-]?$", before) \
@@ -2860,7 +2878,7 @@ def _is_secret(found: re.Match[str], name: str, secret: str) -> bool:
     if re.match(r"izer|iz|_?types?$|_?names?$|_?url|_?uri|_?path|_?file|_?id$|_?count|_?limit|_?field|_?label|less"
                 r"|_?hint|_?placeholder|_?ring|_?prefix|_?header|_?length|_?regex|_?pattern|_?policy", suffix):
         return False
-    return name != "token" or _looks_random(secret) or not re.fullmatch(r"[A-Za-z]{1,7}|[A-Za-z]+(?:[ _.:/-][A-Za-z]+)+", secret)
+    return name != "token" or not re.fullmatch(r"[A-Za-z]{1,7}|[A-Za-z]+(?:[_.:/-][A-Za-z]+)+|.*\s.*", secret)
 
 
 def _looks_random(secret: str) -> bool:
@@ -2896,8 +2914,8 @@ def _mask_private_keys(text: str, counts: dict[str, int]) -> str:
         if "PRIVATE KEY-" in line or "PRIVATE KEY B" in line:
             at = _mask_marked_key(lines, at, out, counts)
         elif len(line) >= 64 and _begins_hunk(lines, at) and re.fullmatch(_KEY_WRAPPED, line):
-            at = _skip_matching(lines, at, _KEY_BODY)
-            out.append(_prefix(line) + _counted(counts, "private-key"))
+            at, rest = _skip_body(lines, at)
+            out.append(_prefix(line) + _counted(counts, "private-key") + (rest or ""))
         else:
             out.append(line)
             at += 1
@@ -2917,16 +2935,24 @@ def _mask_marked_key(lines: list[str], at: int, out: list[str], counts: dict[str
     if not edges or edges[-1][1] != "BEGIN":
         out.append(line)
         return at
-    until = _skip_matching(lines, _skip_matching(lines, at, _KEY_HEAD), _KEY_BODY)
-    # A last line may be short; it counts as one only where the end mark follows it.
-    ends = next((i for i in range(until, min(until + 2, len(lines))) if _ends_key(lines[i])), None)
-    if ends is None and (until == at or not re.fullmatch(_KEY_BODY, lines[until - 1])) \
-            and not re.search(r"[A-Za-z0-9+/=]{16}", line[edges[-1].end():]):
-        out.append(line)
+    body = _skip_matching(lines, at, _KEY_HEAD)
+    until, rest = _skip_body(lines, body)
+    if until == body and not re.search(r"[A-Za-z0-9+/=]{16}", line[edges[-1].end():]):
+        out.append(line)                            # a mention of such a line, no key
         return at
-    rest = "" if ends is None else lines[ends][next(re.finditer(_KEY_EDGE, lines[ends])).end():]
-    out.append(line[:edges[-1].start()] + _counted(counts, "private-key") + rest)
-    return until if ends is None else ends + 1
+    out.append(line[:edges[-1].start()] + _counted(counts, "private-key") + (rest or ""))
+    return until
+
+
+def _skip_body(lines: list[str], at: int) -> tuple[int, str | None]:
+    """Find the index after a key whose body begins at `at`, and what follows its end mark; None: it is cut."""
+    until = _skip_matching(lines, at, _KEY_BODY)
+    # A last line may be short; it counts as one only where the end mark follows it.
+    for ends in range(until, min(until + 2, len(lines))):
+        edge = re.search(_KEY_EDGE, lines[ends])
+        if edge and edge[1] == "END" and "PRIVATE KEY" in lines[ends]:
+            return ends + 1, lines[ends][edge.end():]
+    return until, None
 
 
 def _mask_key_in_line(line: str, counts: dict[str, int]) -> str:
@@ -2953,10 +2979,6 @@ def _pop_body(out: list[str]) -> int:
 
 def _begins_hunk(lines: list[str], at: int) -> bool:
     return at > 0 and lines[at - 1].startswith("@@ ")
-
-
-def _ends_key(line: str) -> bool:
-    return "PRIVATE KEY" in line and any(edge[1] == "END" for edge in re.finditer(_KEY_EDGE, line))
 
 
 def _skip_matching(lines: list[str], at: int, pattern: str) -> int:
@@ -4104,10 +4126,26 @@ class Stop:
         """A monotonic clock that stands still while suspended."""
         return time.monotonic() - self.suspended_s
 
+    def wait_writable(self, fd: int) -> bool:
+        """Wait until a descriptor takes data; False when a stop is requested first and it takes none."""
+        return fd in self._ready(fd, None, writable=True)
+
+    def wait_readable(self, fd: int, seconds: float | None) -> bool:
+        """Wait until a descriptor has data or is at its end; False when time is up or a stop is requested."""
+        return self.signal is None and fd in self._ready(fd, seconds)
+
     def wait(self, seconds: float) -> bool:
         """Sleep; return early with True when a stop is requested."""
+        return self.signal is not None or bool(self._ready(self.fd, seconds))
+
+    def _ready(self, fd: int, seconds: float | None, *, writable: bool = False) -> set[int]:
+        """Which of `fd` and the wake-up pipe is ready; unlike `select`, `poll` takes any descriptor."""
         import select
-        return self.signal is not None or bool(select.select([self.fd], [], [], max(seconds, 0))[0])
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        poll.register(fd, select.POLLOUT if writable else select.POLLIN)
+        wait_s = 0 if self.signal is not None and fd != self.fd else seconds
+        return {ready for ready, _ in poll.poll(None if wait_s is None else math.ceil(max(wait_s, 0) * 1000))}
 
     def close(self) -> None:
         """Give the pipe back."""
@@ -5022,6 +5060,11 @@ def _add_paths(git: _Private, paths: Sequence[bytes]) -> list[bytes]:
         bad += [] if half else batch
     return bad
 
+# === CHANGES ==============================================================
+# Two snapshots of one run, compared: as names, as text where it fits, as commits made in
+# between. Both live in the private git directory, so no setting of the repository has a
+# say in it.
+
 
 def diff_snapshots(
     before: Snapshot, after: Snapshot, *, env: Mapping[str, str], deadline_at: float, diff_chars: int = 12_000
@@ -5133,6 +5176,7 @@ def commits_between(
         return ()
     return tuple(out.decode("utf-8", "replace").splitlines())
 
+
 class Tree:
     """The working tree as it was before the first attempt, and what has changed since."""
 
@@ -5191,7 +5235,7 @@ def open_tree(world: World) -> Tree | None:
 # (`world.emit`); who listens decides what a person sees.
 
 SUMMARY_S = 60
-LIMIT_LOOK_BYTES = 2048                                    # of each piece of output, to see whether the agent sits at its limit
+LIMIT_LOOK_BYTES = 8192                                    # of the latest output, to see whether the agent sits at its limit
 GIT_LOCAL_VARIABLES = (                                    # git rev-parse --local-env-vars (2.39), less GIT_CONFIG_*
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
     "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE",
@@ -5315,9 +5359,10 @@ class Watch:
         self.run_, self.task, self.attempt_id = run, task, attempt_id
         self.agent = task.candidate.agent
         self.format = FORMATS[self.agent.output]
-        self.draft = new_draft()
+        self.draft = new_draft(task.prompt)
         self.lines = {"stdout": Lines(), "stderr": Lines()}
         self.decoder: Any = None
+        self.recent = ""                                   # the latest of both streams, to see whether it sits at its limit
 
     def run(self) -> tuple[Ended, Report]:
         """Start the agent and watch it to its end."""
@@ -5376,12 +5421,13 @@ class Watch:
             activity = feed_line(self.format, self.draft, line, stream) or activity
         if activity:
             self.run_.emit("activity", agent=self.agent.name, text=activity)
-        if stream == "stdout" and self.format.machine:     # an event is progress
-            return False
-        if stream == "stdout":
+        if stream == "stdout" and not self.format.machine:
             self.stream(data)
-        tail = data[-LIMIT_LOOK_BYTES:].decode("utf-8", "replace")
-        return sits_at_limit(self.agent, tail, self.task.prompt) is not None
+        if len(data) > LIMIT_LOOK_BYTES:                   # whoever writes that much is at work
+            self.recent = ""
+            return False
+        self.recent = (self.recent + data.decode("utf-8", "replace"))[-LIMIT_LOOK_BYTES:]
+        return sits_at_limit(self.agent, self.recent, self.task.prompt) is not None
 
     def stream(self, data: bytes) -> None:
         """Pass text on as it comes."""
@@ -5489,7 +5535,8 @@ def run_request(world: World, request: Request, config_file: str | None) -> Resu
 
 def refuse_recursion(env: Mapping[str, str]) -> None:
     """Raise OrchError inside an agent that orch started: agents that start agents have no bottom."""
-    if env.get("ORCH_DEPTH", "").strip() not in ("", "0"):
+    depth = env.get("ORCH_DEPTH", "").strip()
+    if depth and not re.fullmatch("[+-]?0+|-[0-9]+", depth):
         raise OrchError("already inside an agent that orch started (ORCH_DEPTH is set), which may not start another")
 
 
@@ -5794,12 +5841,17 @@ def print_json(item: Any) -> None:
     write_out(json.dumps(item, indent=2, ensure_ascii=True) + "\n")
 
 
-def write_out(text: str) -> None:
-    """Write to standard output, all of it, byte for byte as it came."""
+PIPE_BYTES = 4096                                          # Linux: what a pipe that select calls writable takes without blocking
+
+
+def write_out(text: str, stop: Stop | None = None) -> None:
+    """Write to standard output, all of it, byte for byte as it came; with `stop`, only until a stop is requested."""
     data = memoryview(text.encode("utf-8", "surrogateescape"))
     while data:
+        if stop is not None and not stop.wait_writable(1):
+            return
         try:
-            data = data[os.write(1, data):]
+            data = data[os.write(1, data[:PIPE_BYTES] if stop else data):]
         except BlockingIOError:                            # somebody made it non-blocking
             import select
             select.select([], [1], [])
@@ -5843,7 +5895,7 @@ class Screen:
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
         import json
-        write_out(json.dumps({**event, "at": render_time(event["at"])}) + "\n")
+        write_out(json.dumps({**event, "at": render_time(event["at"])}) + "\n", self.world.stop)
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
@@ -5853,7 +5905,7 @@ class Screen:
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
         self.erase()
-        write_out(terminal_text(text))
+        write_out(terminal_text(text), self.world.stop)
         self.streamed, self.last = True, text
 
     def live(self, text: str) -> None:
@@ -5918,6 +5970,14 @@ def terminal_width() -> int:
     except OSError:
         return 80
 
+
+def default_signals() -> None:
+    """Let signals end the process at once, but for those that were ignored when orch started."""
+    import signal
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
 # === COMMANDS =============================================================
 # One function per command: read, decide, act, print. Each takes what the command line
 # said (`Given`) and the World, returns the exit status, and prints results on standard
@@ -5931,6 +5991,8 @@ def cmd_run(given: Given, world: World) -> int:
     screen = Screen(given, world)
     try:
         request = request_of(given, read_prompt(given, screen))
+        if world.stop.signal is not None:                  # while it was reading
+            return 128 + world.stop.signal
         if given["dry_run"]:
             return print_plan(given, world, request)
         result = run_request(replaced(world, emit=screen.event), request, given["config"])
@@ -5941,6 +6003,7 @@ def cmd_run(given: Given, world: World) -> int:
         result = Result("rejected", None, None, None, str(err), None, int(err.code), None, printable(world.cwd),
                         {"agent": None, "reason": None, "rule": None}, None)
     screen.close()
+    default_signals()                                      # nothing is left to clean up, and writing may block
     notice = unread_notice(given)
     if notice:
         screen.notice(notice)
@@ -5960,22 +6023,26 @@ def read_prompt(given: Given, screen: Screen) -> str:
     """The prompt: the words, and standard input where that was asked for."""
     words = " ".join(given.words)
     if given.stdin:
-        piped = os.fsdecode(read_all(0))
+        piped = os.fsdecode(read_all(0, screen.world.stop))
         return f"{words}\n\n{piped}" if words else piped
     if not given["print"] or not is_pipe_or_file(0):
         return words
-    import select
-    if not select.select([0], [], [], 3)[0]:
+    if not screen.world.stop.wait_readable(0, 3):
         screen.notice("standard input stayed silent for 3 s; going on without it")
         return words
-    piped = os.fsdecode(read_all(0))
+    piped = os.fsdecode(read_all(0, screen.world.stop))
     return f"{words}\n{piped}" if words and piped else words or piped
 
 
-def read_all(fd: int) -> bytes:
-    """Everything up to end-of-file."""
-    with open(fd, "rb", closefd=False) as file:
-        return file.read()
+def read_all(fd: int, stop: Stop) -> bytes:
+    """Everything up to end-of-file, or to a request to stop."""
+    parts = []
+    while stop.wait_readable(fd, None):
+        part = os.read(fd, 1 << 20)
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
 
 
 def is_pipe_or_file(fd: int) -> bool:
@@ -6255,8 +6322,7 @@ def cmd_wait(given: Given, world: World) -> int:
         pause_s = min(min(ends[name] for name in names) - world.now() + 0.1, give_up_at - world.stop.clock(), 30)
         if pause_s <= 0:
             return Exit.TRY_LATER
-        if world.stop.wait(pause_s):
-            return 128 + (world.stop.signal or 0)
+        world.stop.wait(pause_s)
 
 
 def cmd_init(given: Given, world: World) -> int:
@@ -6319,7 +6385,7 @@ def cmd_explain(given: Given, world: World) -> int:
 
 def judge(agent: Agent, ended: Ended, prompt: str, clock: Clock) -> Verdict:
     """Parse and classify a finished output, as a run does."""
-    fmt, draft = FORMATS[agent.output], new_draft()
+    fmt, draft = FORMATS[agent.output], new_draft(prompt)
     for stream, text in (("stdout", ended.stdout), ("stderr", ended.stderr)):
         for line in text.split("\n"):
             feed_line(fmt, draft, line, stream)
@@ -6425,7 +6491,7 @@ def _demo_event(kind: str, /, **fields: Any) -> None:
     if kind == "cooldown":
         write_out(f"reset time read from its output: {fields['until']}; until then {fields['key']} is left alone\n")
     if kind == "handoff":
-        write_out("\nWhat the second agent is told:\n" + "".join(f"  | {line}\n" for line in fields["prompt"].splitlines()) + "\n")
+        write_out("\nWhat the second agent is told:\n" + "".join(f"  {line}\n" for line in fields["prompt"].splitlines()) + "\n")
 
 # === CLI ==================================================================
 # The command table, from which the parsers, the help and the check of the README come.
@@ -6454,6 +6520,7 @@ class Command:
     words: str = ""
     most_words: int = 0
     example: str = ""
+    starts_agents: bool = False                            # so a signal must not end it before they are stopped
 
 
 def _duration_option(text: str) -> float:
@@ -6498,7 +6565,7 @@ RUN_OPTIONS = (
 
 COMMANDS = (
     Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run, RUN_OPTIONS,
-            "PROMPT...", 1_000_000, 'orch run status of the build'),
+            "PROMPT...", 1_000_000, 'orch run status of the build', starts_agents=True),
     Command("status", "show which agents are free, what is running, and today's usage", cmd_status, (JSON, CONFIG_FILE),
             example="orch status --json"),
     Command("jobs", "show the last jobs, or one", cmd_jobs, (JSON,), "[ID]", 1, "orch jobs"),
@@ -6526,7 +6593,8 @@ COMMANDS = (
     Command("init", "write a small example config", cmd_init, example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema", cmd_config,
             (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
-    Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo"),
+    Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
+            starts_agents=True),
 )
 RESERVED = ("runs", "completion", "mcp")                   # command names to come: not to be taken for prompts
 BY_NAME = {command.name: command for command in COMMANDS}
@@ -6708,7 +6776,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_descriptors()
     stop = Stop()
     try:
-        install_signals(stop)
         code = _run_command(argv, stop)
     except OrchError as err:
         write_err(f"orch: {printable(str(err))}\n")
@@ -6731,7 +6798,12 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
         cwd = os.path.join(os.getcwd(), given.options.get("cd") or "")
     except FileNotFoundError as err:
         raise OrchError("the current directory has been removed") from err
-    return BY_NAME[given.command].act(given, make_world(os.environ, os.path.normpath(cwd), stop))
+    command = BY_NAME[given.command]
+    if command.starts_agents:
+        install_signals(stop)
+    else:
+        default_signals()
+    return command.act(given, make_world(os.environ, os.path.normpath(cwd), stop))
 
 
 def open_descriptors() -> None:
@@ -6752,8 +6824,7 @@ def install_signals(stop: Stop) -> None:
     if stat.S_ISFIFO(os.fstat(1).st_mode):
         stop.listener_fd = 1
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)          # where it is ignored, exit statuses are lost
-    for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"):
-        number = getattr(signal, name)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda signum, _frame: stop.request(signum))
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:

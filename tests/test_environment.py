@@ -92,7 +92,7 @@ def test_the_agent_runs_in_the_directory_that_was_asked_for(orch, fake):
     assert fake.calls[1].env.get("PWD") in (None, str(orch.work / "sub dir"))
 
 
-@pytest.mark.parametrize("depth", ["1", "7", "x", "-1 "])
+@pytest.mark.parametrize("depth", ["1", "7", "x", "1.5e"])
 def test_a_run_inside_a_run_is_refused(orch, fake, depth):
     fake("claude")
     for arguments in (["hi"], ["run", "hi"], ["-p", "hi"]):

@@ -222,12 +222,16 @@ def test_a_flood_on_standard_error_does_not_block(orch, fake):
     assert orch("hi").out == "42\n"
 
 
-def test_a_closed_standard_output_ends_as_a_closed_pipe_does(orch, fake):
-    fake("claude", claude_ok("42" * 100_000))
+def test_a_closed_standard_output_stops_the_agent(orch, fake):
+    fake("claude", step(run=SLEEP))
+    fake("codex")
     process = orch.start("hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
     process.stdout.close()
     process.stderr.read()
     assert process.wait(timeout=20) in (141, -signal.SIGPIPE)
+    assert orch.leftovers() == {}
+    assert fake.names == ["claude"]
 
 
 def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
@@ -235,7 +239,7 @@ def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
     fake("claude", step(run=talk))
     fake("codex")
     process = orch.start("--events", "hi")
-    wait_until(lambda: b"attempt_start" in process.stdout.readline(), what="the agent's start")
+    wait_until(lambda: fake.calls, what="the agent's start")
     process.stdout.close()
     process.stderr.read()
     assert process.wait(timeout=20) in (141, -signal.SIGPIPE)
