@@ -15,8 +15,8 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     HANDOFF    what the next agent is told                           pure
     LEDGER     state, cooldowns, usage sums, exit status             pure
     RENDER     values -> lines for people                            pure
-    FILES      the home directory, locks, atomic replace             I/O
     PROCESSES  the spawner, the process table, stopping              I/O
+    FILES      the home directory, locks, atomic replace             I/O
     WATCH      one agent at work: pipes, time limits                 I/O
     RUNNING    notes of attempts in progress                         I/O
     GIT        a snapshot of the working tree                        I/O
@@ -43,11 +43,6 @@ import time
 
 __version__ = "0.1.0"
 
-# === TYPES ================================================================
-# Values that cross sections. `value` makes a class frozen; names ending in `_at` are
-# seconds since the epoch (UTC), `_s` are seconds; a `zone` is an IANA name or None for
-# the machine's own. What is not known is None, never invented.
-
 TYPE_CHECKING = False                                      # True for mypy alone: `typing` costs too much at start-up
 if TYPE_CHECKING:
     import argparse
@@ -61,43 +56,45 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Found = tuple[str, float, bool, int]                   # a reset time found: (rule, at, coarse, end in the text)
-    Handler = Callable[[Any, dict[str, Any]], str | None]  # takes a Draft and an event; text for the live line
     Form = Callable[[re.Match[str], float, str | None], Found | None]
-
-    @dataclass_transform(frozen_default=True)
-    def value(cls: type[T]) -> type[T]: ...
+    Handler = Callable[[Any, dict[str, Any]], str | None]  # takes a Draft and an event; text for the live line
 else:
-    def value(cls):
-        """Make `cls` a frozen value: fields from its annotations, compared by content.
+    def dataclass_transform(**_options):
+        return lambda function: function
 
-        What a frozen dataclass is, without importing `dataclasses`: that pulls in
-        `inspect` and compiles an `__init__` for every class, about as much as a
-        second start of the interpreter.
-        """
-        fields = tuple(cls.__annotations__)
-        defaults = {name: cls.__dict__[name] for name in fields if name in cls.__dict__}
+# === TYPES ================================================================
+# Values that cross sections. `value` makes a class frozen; names ending in `_at` are
+# seconds since the epoch (UTC), `_s` are seconds; a `zone` is an IANA name or None for
+# the machine's own. What is not known is None, never invented.
 
-        def __init__(self, *args, **kwargs):
-            given = dict(zip(fields, args), **kwargs)
-            if len(args) > len(fields) or not given.keys() <= set(fields):
-                raise TypeError(f"{cls.__name__} takes {', '.join(fields)}")
-            given = {**defaults, **given}
-            if len(given) != len(fields):
-                raise TypeError(f"{cls.__name__} lacks {', '.join(name for name in fields if name not in given)}")
-            self.__dict__.update((name, given[name]) for name in fields)
 
-        def __setattr__(self, name, _value):
-            raise AttributeError(f"{cls.__name__}.{name} cannot be changed")
+@dataclass_transform(frozen_default=True)
+def value(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen value: fields from its annotations, compared by content.
 
-        def __eq__(self, other):
-            return type(other) is cls and self.__dict__ == other.__dict__
+    What a frozen dataclass is, without importing `dataclasses`: that pulls in `inspect` and compiles
+    an `__init__` for every class, about as much as a second start of the interpreter.
+    """
+    fields = tuple(cls.__annotations__)
+    defaults = {name: cls.__dict__[name] for name in fields if name in cls.__dict__}
 
-        def __repr__(self):
-            return f"{cls.__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
+    def fill(self: T, *args: Any, **kwargs: Any) -> None:
+        given = {**defaults, **dict(zip(fields, args)), **kwargs}
+        if len(args) > len(fields) or given.keys() != set(fields):
+            wrong = sorted(set(fields) ^ given.keys()) or fields
+            raise TypeError(f"{cls.__name__}: check {', '.join(wrong)}")
+        self.__dict__.update((name, given[name]) for name in fields)
 
-        cls.__init__, cls.__setattr__, cls.__eq__, cls.__repr__ = __init__, __setattr__, __eq__, __repr__
-        cls.__hash__ = lambda self: hash(tuple(self.__dict__.values()))
-        return cls
+    def refuse(_self: T, name: str, _value: Any) -> None:
+        raise AttributeError(f"{cls.__name__}.{name} cannot be changed")
+
+    for name, method in (
+            ("__init__", fill), ("__setattr__", refuse),
+            ("__eq__", lambda self, other: type(other) is cls and self.__dict__ == other.__dict__),
+            ("__hash__", lambda self: hash(tuple(self.__dict__.values()))),
+            ("__repr__", lambda self: f"{cls.__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})")):
+        setattr(cls, name, method)
+    return cls
 
 
 def replaced(old: T, **changes: Any) -> T:
@@ -160,12 +157,14 @@ class Reset:
 class Verdict:
     """The judgement over one attempt, and why."""
     outcome: str                      # ok, failed, limited, auth, not_found, aborted
-    error_class: str | None = None    # usage_limit rate_limit credits overloaded auth model context network permission not_found timeout silent signal unknown
+    # usage_limit rate_limit credits overloaded auth model context network permission not_found timeout silent
+    # signal unknown
+    error_class: str | None = None
     error: str | None = None          # one line for people
     reset_at: float | None = None     # as the agent states it
     coarse: bool = False
     scope: str = "agent"              # agent, model, model:NAME
-    rule: str = ""                    # what decided: "codex limit pattern 2", "http 429", "config limit_patterns[0]", ...
+    rule: str = ""                    # what decided: "codex limit pattern 2", "http 429", "config limit_patterns[0]"
     evidence: str = ""                # the line that decided
 
 
@@ -176,9 +175,9 @@ class Agent:
     command: tuple[str, ...]
     subcommand: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
-    flags: str = "after"                                  # model, effort, access ... flags go after | before the subcommand
+    flags: str = "after"                                  # model, effort, access ...: after | before the subcommand
     prompt_args: tuple[str, ...] = ("--", "{prompt}")
-    stdin_args: tuple[str, ...] | None = ()               # in place of prompt_args when the prompt goes through stdin; None: cannot
+    stdin_args: tuple[str, ...] | None = ()               # prompt_args if the prompt goes through stdin; None: cannot
     model_args: tuple[str, ...] = ()                      # ("--model", "{model}")
     effort_args: tuple[str, ...] = ()
     access_args: Mapping[str, tuple[str, ...]] = {}       # read, edit, full
@@ -198,12 +197,13 @@ class Agent:
     enabled: bool = True
     user_limit_patterns: tuple[str, ...] = ()             # the config's `limit_patterns`: they add to the built-in ones
     user_auth_patterns: tuple[str, ...] = ()
-    error_lines: str = ""                                 # regex: a line that this CLI prints only as its own error, exit 0 or not
+    error_lines: str = ""                                 # regex: a line printed only as its own error, exit 0 or not
     note_lines: str = ""                                  # regex: lines that are never a verdict (retries, warnings)
     retry_lines: str = ""                                 # regex: lines that show a retry while it goes on
     progress_lines: str = ""                              # regex: a line after a retry that shows that it went well
-    access_env: Mapping[str, Mapping[str, str]] = {}      # variables that an access adds, where its flags are not enough
-    transcript: str = ""                                  # regex: output that holds it echoes prompt and tools; without a verdict line it proves nothing
+    access_env: Mapping[str, Mapping[str, str]] = {}      # variables an access adds, where its flags are not enough
+    # regex: output that holds it echoes prompt and tools; without a verdict line it proves nothing
+    transcript: str = ""
     limit_scope: str = "agent"                            # what a limit that names no model is for: agent, model
 
 OUTCOMES = (OK, FAILED, LIMITED, AUTH, NOT_FOUND, ABORTED)
@@ -250,17 +250,6 @@ class OrchError(Exception):
         super().__init__(message)
         self.code = code
 
-
-@value
-class World:
-    """The surroundings of a run: what the core is given and the shell touches."""
-    env: Mapping[str, str]
-    home: str                         # $ORCH_HOME or ~/.orch
-    cwd: str
-    zone: str | None                  # IANA name; None: the machine's own
-    now: Callable[[], float]
-    stop: Stop
-    emit: Callable[..., None]         # emit(kind, **fields): tells of an event
 
 # === RESETS ===============================================================
 # Reset times: the moment at which a limited agent works again, read from what it prints.
@@ -616,7 +605,8 @@ HEADS = (                   # in order of authority
                rf"ratelimit(?:-unified)?-reset(?:-after)?){ASSIGNED}",
      (_stated_epoch, _after_duration, _clock_moment, _seconds)),
     ("prose", rf"(?:{ANCHOR})(?:{WORDS}{GAP}\(?(?:{LEADS}|(?={NAMED})))??"
-              rf"{GAP}[:=~(\"'*·∙•：-]{{0,3}}{GAP}(?={STARTS}|{NAMED})", (_stated_epoch, _after_duration, _clock_moment)),
+              rf"{GAP}[:=~(\"'*·∙•：-]{{0,3}}{GAP}(?={STARTS}|{NAMED})",
+     (_stated_epoch, _after_duration, _clock_moment)),
 )
 
 # === PARSE ================================================================
@@ -718,7 +708,7 @@ def feed_line(fmt: Format, draft: Draft, line: bytes | str, stream: str = "stdou
         draft.skipped += 1
         return None
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
-    if not text.lstrip().startswith("{") or draft.echoes and text.strip() in draft.echoes:
+    if not text.lstrip().startswith("{") or (draft.echoes and text.strip() in draft.echoes):
         return None
     try:
         event = json.loads(text)
@@ -904,7 +894,7 @@ def _plain_message(text: str) -> tuple[str, str]:
 
 # === FORMATS ==============================================================
 # One machine format after the other: a handler for each event that says something, the
-# table of them all at the end. Recorded from the versions named; what is not known of an
+# table of them stands in TABLES. Recorded from the versions named; what is not known of an
 # event is passed over, since every one of these formats grows.
 
 # Claude Code 2.1.197: --output-format stream-json --verbose, or the one object of --output-format json
@@ -1266,6 +1256,10 @@ def parse_copilot_usage(text: str) -> Usage | None:
     return Usage(**draft.usage) if draft.usage else None
 
 
+# === TABLES ===============================================================
+# One row an agent; everything that differs between them stands here. A space
+# in a pattern matches any white space, so that a wrapped line still matches.
+
 FORMATS: Mapping[str, Format] = {
     "text": Format(_dispatch({}), _settle_error, machine=False),
     "claude-stream": Format(_dispatch({
@@ -1289,10 +1283,6 @@ FORMATS: Mapping[str, Format] = {
         "session.error": _copilot_error, "result": _copilot_result,
     }), _settle_error),
 }
-
-# === TABLES ===============================================================
-# One row an agent; everything that differs between them stands here. A space
-# in a pattern matches any white space, so that a wrapped line still matches.
 
 # Lines that only a CLI's own error begins with, for an agent that says nothing
 GENERIC_ERRORS = (r"(?:API )?Error: |(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |"
@@ -1600,7 +1590,8 @@ SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |
 
 
 EXAMPLE_CONFIG = """{
-  "_note": "Keys that begin with _ are comments. `orch config schema` prints a JSON Schema, `orch config check` checks this file.",
+  "_note": "Keys that begin with _ are comments. `orch config schema` prints a JSON Schema, \
+`orch config check` checks this file.",
   "order": ["claude", "codex"],
   "rules": [
     {"_note": "the first rule that matches wins", "match": "\\\\b(refactor|rename)\\\\b", "agent": "codex"},
@@ -1631,9 +1622,10 @@ with open("test_greet.py", "w") as file:
     file.write("from greet import goodbye\n\n\ndef test_goodbye():\n    assert goodbye(\"Ada\") == \"Goodbye, Ada!\"\n")
 time.sleep(0.6)
 answer = "greet.py already had goodbye() from the first agent; I added test_greet.py, and it passes."
+usage = {"input_tokens": 1500, "cached_input_tokens": 600, "output_tokens": 240}
 print(json.dumps({"type": "thread.started", "thread_id": "demo"}))
 print(json.dumps({"type": "item.completed", "item": {"id": "0", "type": "agent_message", "text": answer}}))
-print(json.dumps({"type": "turn.completed", "usage": {"input_tokens": 1500, "cached_input_tokens": 600, "output_tokens": 240}}))
+print(json.dumps({"type": "turn.completed", "usage": usage}))
 """
 DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "codex-json"))
 
@@ -1925,7 +1917,8 @@ def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping
         yield from check(item, schema["items"], known, f"{path}[{index}]")
 
 
-def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]], path: str) -> Iterator[tuple[str, str]]:
+def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]],
+                path: str) -> Iterator[tuple[str, str]]:
     if kind is not None and kind in known and given not in known[kind]:
         yield path, f'unknown {kind} "{given}"{did_you_mean(given, known[kind])}'
     problem = _KIND_TESTS[kind](given) if kind in _KIND_TESTS else None
@@ -1984,7 +1977,8 @@ def _source_of(path: str, layers: Sequence[Layer]) -> str:
     found = origins(layers)
     parts = re.sub(r"\[\d+\]", "", path).split(".")
     while parts:
-        hits = [source for key, source in found.items() if key == ".".join(parts) or key.startswith(".".join(parts) + ".")]
+        hits = [source for key, source in found.items()
+                if key == ".".join(parts) or key.startswith(".".join(parts) + ".")]
         if hits:
             return hits[-1]
         parts.pop()
@@ -2142,7 +2136,7 @@ class Candidate:
     agent: Agent
     model: str | None
     effort: str | None
-    skip: str | None = None                                # why it cannot be used now: "cooling", "not_found", "disabled"
+    skip: str | None = None                                # why not now: "cooling", "not_found", "disabled"
     retry_at: float | None = None                          # end of its cooldown
 
 
@@ -2150,7 +2144,7 @@ class Candidate:
 class Route:
     """The plan of one run."""
     candidates: tuple[Candidate, ...]
-    reason: str                                            # why the preferred one is preferred, and why it is not the first
+    reason: str                                            # why the preferred one is preferred, and is not the first
     rule: int | None                                       # index of the rule that matched
     context: str | None
     preferred: str
@@ -2224,7 +2218,8 @@ def model_cooling(cooling: Mapping[str, float], name: str, model: str | None) ->
     """
     if not model:
         return None
-    ends = [end for key, end in cooling.items() if key.startswith(name + ":") and _same_model(key[len(name) + 1:], model)]
+    ends = [end for key, end in cooling.items()
+            if key.startswith(name + ":") and _same_model(key[len(name) + 1:], model)]
     return max(ends, default=None)
 
 
@@ -2263,7 +2258,8 @@ def paths_in(prompt: str) -> list[str]:
     """
     words = re.findall(r"[\w@+~./-]+", prompt)
     names = (word.rstrip(".").removeprefix("./") for word in words)
-    return [n for n in names if re.search(r"\w/\w|^/\w", n) or re.search(r"\w\.[A-Za-z][A-Za-z0-9]{0,9}$", n) and "." != n[1:2]]
+    return [n for n in names if re.search(r"\w/\w|^/\w", n)
+            or (re.search(r"\w\.[A-Za-z][A-Za-z0-9]{0,9}$", n) and n[1:2] != ".")]
 
 
 def _all_match(paths: Sequence[str], globs: Sequence[str]) -> bool:
@@ -2313,7 +2309,8 @@ def build_launch(agent: Agent, model: str | None, effort: str | None, access: st
     if fits and "{prompt}" in "".join(agent.prompt_args):
         return Launch((*head, *tail))
     if agent.stdin_args is None:
-        raise OrchError(f"{agent.name} takes no prompt through standard input, and this one is too long for an argument")
+        raise OrchError(f"{agent.name} takes no prompt through standard input, "
+                        "and this one is too long for an argument")
     return Launch((*head, *agent.stdin_args), prompt)
 
 
@@ -2483,7 +2480,7 @@ def _judge_start(ended: Ended) -> Verdict | None:
 def _judge_text(agent: Agent, ended: Ended, text: str, clock: Clock) -> Verdict:
     """What the lines that can be the CLI's own verdict say."""
     verdict = _judge(agent, text, Report(), clock)
-    signalled = ended.exit_code is None or not text.strip() and ended.exit_code in _SIGNAL_EXITS
+    signalled = ended.exit_code is None or (not text.strip() and ended.exit_code in _SIGNAL_EXITS)
     if verdict.error_class == "unknown" and signalled:
         verdict = replaced(verdict, error_class="signal", error=_ending(ended))
     return verdict if verdict.error else replaced(verdict, error=_ending(ended))
@@ -2677,7 +2674,7 @@ def _verdict_text(agent: Agent, ended: Ended, report: Report, prompt: str) -> st
     if agent.verdict_lines:
         marked = [block for name in wanted for block in _marked(agent, streams[name])]
         shown = "\n".join(streams[name] for name in wanted)
-        if marked or agent.transcript and _compiled(agent.transcript, re.MULTILINE).search(shown):
+        if marked or (agent.transcript and _compiled(agent.transcript, re.MULTILINE).search(shown)):
             return marked[-1] if marked else ""
     blocks = {name: _blocks(streams[name], agent.note_lines) for name in wanted}
     kept = [block for name in wanted
@@ -2691,7 +2688,7 @@ def _marked(agent: Agent, text: str) -> list[str]:
     ends = f"{agent.verdict_lines}|{agent.transcript or '$'}|{agent.note_lines or '$'}"
     marked = []
     for at, line in enumerate(lines):
-        if not _matches(agent.verdict_lines, line) or agent.note_lines and _matches(agent.note_lines, line):
+        if not _matches(agent.verdict_lines, line) or (agent.note_lines and _matches(agent.note_lines, line)):
             continue
         after = lines[at + 1:at + 4]
         wrapped = itertools.takewhile(lambda line: line.strip() and not _matches(ends, line), after)
@@ -2756,7 +2753,7 @@ def _without_prompt(text: str, prompt: str) -> str:
 
 
 def _echoes(line: str, own: set[str], prompt: str) -> bool:
-    return bool(line) and (line in own or len(line) >= LONG_LINE and line in prompt)
+    return bool(line) and (line in own or (len(line) >= LONG_LINE and line in prompt))
 
 # === SECRETS ==============================================================
 # Known token shapes, and values assigned to names that promise a secret. Nothing is judged
@@ -2890,8 +2887,9 @@ def _looks_random(secret: str) -> bool:
     if len(secret) < 7 or re.search(r"\s", secret):
         return False
     mixed = re.search(r"\d", secret) and re.search(r"[A-Za-z]", secret)
-    return bool(mixed or re.search(r"[!@#$%^&*+=?~]", secret) or re.fullmatch(r"[A-Za-z0-9+/=_-]{24,}", secret)
-                and not re.fullmatch(r"[a-z]+(?:[_-][a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*", secret))
+    return bool(mixed or re.search(r"[!@#$%^&*+=?~]", secret)
+                or (re.fullmatch(r"[A-Za-z0-9+/=_-]{24,}", secret)
+                    and not re.fullmatch(r"[a-z]+(?:[_-][a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*", secret)))
 
 
 _KEY_EDGE = r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -2970,8 +2968,9 @@ def _mask_key_in_line(line: str, counts: dict[str, int]) -> str:
 def _pop_body(out: list[str]) -> int:
     """Take back the lines of a key that a diff shows without its first line."""
     hidden = 0
-    while out and (re.fullmatch(_KEY_BODY, out[-1]) or hidden == 0 and len(out) > 1
-                   and re.fullmatch(r"[ +\-]?[A-Za-z0-9+/=]{1,15}", out[-1]) and re.fullmatch(_KEY_BODY, out[-2])):
+    while out and (re.fullmatch(_KEY_BODY, out[-1])
+                   or (hidden == 0 and len(out) > 1 and re.fullmatch(r"[ +\-]?[A-Za-z0-9+/=]{1,15}", out[-1])
+                       and re.fullmatch(_KEY_BODY, out[-2]))):
         out.pop()
         hidden += 1
     return hidden
@@ -3197,14 +3196,14 @@ class Noted:
     tracked: bool = False             # its last recorded content stands in the tree all the same
 
 
-def parse_tree_diff(output: bytes) -> tuple[Change, ...]:
+def parse_tree_diff(output: bytes, decode: Callable[[bytes], str]) -> tuple[Change, ...]:
     r"""Read what `git diff-tree -r -z -M --raw --numstat` prints.
 
-    All raw records come first, then all line counts, in the same order.
+    All raw records come first, then all line counts, in the same order. `decode` turns a path into text.
 
-    >>> parse_tree_diff(b":100644 100644 1 2 M\0a\0" b"3\t1\ta\0") == (Change("M", "a", None, 3, 1),)
+    >>> parse_tree_diff(b":100644 100644 1 2 M\0a\0" b"3\t1\ta\0", bytes.decode) == (Change("M", "a", None, 3, 1),)
     True
-    >>> parse_tree_diff(b":100644 100644 1 1 R100\0a\0b\0" b"0\t0\t\0a\0b\0")[0].old_path
+    >>> parse_tree_diff(b":100644 100644 1 1 R100\0a\0b\0" b"0\t0\t\0a\0b\0", bytes.decode)[0].old_path
     'a'
     """
     fields = iter(output.split(b"\0"))
@@ -3213,14 +3212,14 @@ def parse_tree_diff(output: bytes) -> tuple[Change, ...]:
     for field in fields:
         if field.startswith(b":"):
             status = field.rsplit(b" ", 1)[1][:1].decode("ascii")
-            path = os.fsdecode(next(fields))
-            found.append((status, path, os.fsdecode(next(fields))) if status in "RC" else (status, None, path))
+            path = decode(next(fields))
+            found.append((status, path, decode(next(fields))) if status in "RC" else (status, None, path))
         elif field:
             added, deleted, path_bytes = field.split(b"\t", 2)
             if not path_bytes:
                 next(fields)
                 path_bytes = next(fields)
-            counts[os.fsdecode(path_bytes)] = _line_count(added), _line_count(deleted)
+            counts[decode(path_bytes)] = _line_count(added), _line_count(deleted)
     return tuple(Change(status, path, old, *counts.get(path, (None, None))) for status, old, path in found)
 
 
@@ -3304,7 +3303,7 @@ def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) ->
 STATE_VERSION = 1
 CORRUPT = "corrupt"                                        # in the warning about a state file that has to be set aside
 KEEP_JOBS = 50
-FAR_AHEAD_S = 35 * 86400                                   # a limit that ends later is a misreading or a clock that jumped
+FAR_AHEAD_S = 35 * 86400                                   # a limit that ends later is misread, or a clock jumped
 COARSE_S = 60                                              # agents cut the seconds off a printed reset time
 STALE_RETRY_S = 60                                         # a reset that is already behind us: try again soon
 GUESS_MAX_S = 4 * 3600
@@ -3361,7 +3360,10 @@ def parse_state(text: str) -> dict[str, Any]:
 
 
 def cooling(state: Mapping[str, Any], now: float) -> dict[str, float]:
-    """The cooldowns in force: {"agent" or "agent:model": end}. One that is absurdly far ahead counts only if a user set it."""
+    """Return the cooldowns in force: {"agent" or "agent:model": end}.
+
+    One that is absurdly far ahead counts only if a user set it.
+    """
     ends = {}
     for key, entry in state["cooldowns"].items():
         until = parse_time(entry.get("until"))
@@ -3388,7 +3390,8 @@ def cooldown_after(state: Mapping[str, Any], key: str, verdict: Verdict, now: fl
     elif verdict.reset_at is not None:
         until = now + min(STALE_RETRY_S * 3 ** (count - 1), GUESS_MAX_S)
     else:
-        first_s, max_s = (CREDITS_FIRST_S, CREDITS_MAX_S) if verdict.error_class == "credits" else (default_s, GUESS_MAX_S)
+        is_credits = verdict.error_class == "credits"
+        first_s, max_s = (CREDITS_FIRST_S, CREDITS_MAX_S) if is_credits else (default_s, GUESS_MAX_S)
         until, source = now + min(first_s * 3 ** (count - 1), max(max_s, default_s)), "guess"
     known = cooling(state, now).get(key, 0)
     old = state["cooldowns"].get(key, {})
@@ -3399,7 +3402,8 @@ def cooldown_after(state: Mapping[str, Any], key: str, verdict: Verdict, now: fl
 
 def cooldown_entry(until: float, reason: str, source: str, now: float) -> dict[str, Any]:
     """A cooldown as the state file holds it; `source` is agent, guess or user."""
-    return {"until": render_time(math.ceil(until)), "reason": reason[:300], "source": source, "set_at": render_time(now)}
+    return {"until": render_time(math.ceil(until)), "reason": reason[:300], "source": source,
+            "set_at": render_time(now)}
 
 
 def with_limit(state: dict[str, Any], key: str, entry: Mapping[str, Any], count: int) -> dict[str, Any]:
@@ -3544,8 +3548,9 @@ def exit_status(attempts: Sequence[Attempt], any_cooling: bool) -> Exit:
 
 _EXIT_OF: Mapping[str, Exit] = {OK: Exit.OK, FAILED: Exit.FAILED, LIMITED: Exit.TRY_LATER, AUTH: Exit.NO_LOGIN,
                                 NOT_FOUND: Exit.NOT_INSTALLED, ABORTED: Exit.FAILED}
-_STATUS_OF: Mapping[Exit, str] = {Exit.OK: "ok", Exit.FAILED: "failed", Exit.NO_LOGIN: "failed", Exit.TIMEOUT: "failed",
-                                  Exit.TRY_LATER: "unavailable", Exit.NOT_INSTALLED: "unavailable", Exit.REJECTED: "rejected"}
+_STATUS_OF: Mapping[Exit, str] = {
+    Exit.OK: "ok", Exit.FAILED: "failed", Exit.NO_LOGIN: "failed", Exit.TIMEOUT: "failed",
+    Exit.TRY_LATER: "unavailable", Exit.NOT_INSTALLED: "unavailable", Exit.REJECTED: "rejected"}
 
 
 def status_of(code: Exit) -> str:
@@ -3580,7 +3585,7 @@ def render_span(seconds: float) -> str:
     >>> render_span(7_800), render_span(45), render_span(200_000)
     ('2 h 10 min', '45 s', '2 d 7 h')
     """
-    left, parts = max(int(round(seconds)), 0), []
+    left, parts = max(round(seconds), 0), []
     for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         count, left = divmod(left, size)
         if count:
@@ -3610,7 +3615,8 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequ
     """Aligned columns; the columns numbered in `right` are aligned to the right."""
     cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))) for row in cells]
+    lines = ["  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths)))
+             for row in cells]
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
@@ -3653,12 +3659,15 @@ def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float) -> str:
     """The table of `orch jobs`, newest first."""
     rows = [(job.get("id"), render_ago(parse_time(job.get("at")), now), job.get("status"), job.get("agent"),
              job.get("attempts"), printable(str(job.get("prompt") or ""), 50)) for job in reversed(jobs)]
-    return render_table(("id", "when", "status", "agent", "attempts", "prompt"), rows, (4,)) if rows else "no jobs yet\n"
+    head = ("id", "when", "status", "agent", "attempts", "prompt")
+    return render_table(head, rows, (4,)) if rows else "no jobs yet\n"
 
 
-def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float, local: Callable[[float], time.struct_time]) -> str:
+def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float,
+                     local: Callable[[float], time.struct_time]) -> str:
     """The table of `orch cooldown list`."""
-    rows = [(e["key"], render_until(e["end"], now, local), e.get("source"), printable(str(e.get("reason") or ""), 60)) for e in entries]
+    rows = [(e["key"], render_until(e["end"], now, local), e.get("source"),
+             printable(str(e.get("reason") or ""), 60)) for e in entries]
     return render_table(("key", "cooling", "source", "reason"), rows) if rows else "nothing is cooling\n"
 
 
@@ -3672,7 +3681,9 @@ def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float],
         return _handoff_notice(event, now, local)
     if kind == "route" and event["agent"]:
         words = [f"{s['agent']} is {SKIP_WORDS[s['why']]}{_until(s['retry_at'], now, local)}" for s in event["skipped"]]
-        return f"{'; '.join(words)}; taking {event['agent']}" if words else f"taking {event['agent']} ({event['reason']})" if verbose else None
+        if words:
+            return f"{'; '.join(words)}; taking {event['agent']}"
+        return f"taking {event['agent']} ({event['reason']})" if verbose else None
     if kind == "attempt_end" and verbose:
         return f"{event['agent']}: {event['outcome']} after {render_span(event['duration_ms'] / 1000)}"
     return None
@@ -3703,329 +3714,6 @@ def render_plan(launches: Sequence[Mapping[str, Any]]) -> str:
         note = f"  # {row['skip']}" if row["skip"] else ""
         lines.append(f"{row['agent']}{note}\n    {' '.join(shlex.quote(printable(a)) for a in row['argv'])}\n")
     return "".join(lines)
-
-# === FILES ================================================================
-# The clock, the home directory, locks and the one atomic replace. Every writer takes
-# a lock on a separate file that is never replaced: a lock on a file that is replaced
-# by rename protects nothing. Readers take none. What is opened for reading must be a
-# regular file (a FIFO would hang), what is opened for writing is never a link.
-# All here raise OSError or OrchError; a run turns that into one warning and goes on.
-
-LOCK_WAIT_S = 30
-MAX_CONFIG_BYTES = 4 << 20
-KEEP_ATTEMPTS = 20                                         # transcripts of attempts that were not ok
-KEEP_STREAM_CHARS = 256 << 10
-
-
-def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
-    """The content of a regular file; raises OSError for anything else, or when it is larger."""
-    import stat
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path}: not a regular file")
-        if status.st_size > limit_bytes:
-            raise OSError(f"{path}: larger than {limit_bytes >> 20} MiB")
-        return file.read()
-
-
-def replace_file(path: str, data: bytes, *, keep_existing: bool = False) -> None:
-    """Write a file so that it is there whole or not at all, 0600; the one place that replaces files.
-
-    With `keep_existing`, raises FileExistsError where there is one already.
-    """
-    temporary = path + ".new"
-    remove_file(temporary)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        if keep_existing:
-            os.link(temporary, path)
-        else:
-            os.replace(temporary, path)
-    finally:
-        remove_file(temporary)
-
-
-def remove_file(path: str) -> None:
-    """Remove a file that may not be there."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-
-
-class locked:  # noqa: N801  (used as `with locked(path):`, where a class name would read oddly)
-    """Hold the lock file at `path`; raises OrchError when another process keeps it for 30 s."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.fd = -1
-
-    def __enter__(self) -> None:
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        give_up_at, pause_s = time.monotonic() + LOCK_WAIT_S, 0.001
-        while not try_lock(self.fd):
-            if time.monotonic() > give_up_at:
-                os.close(self.fd)
-                raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.05)
-
-    def __exit__(self, *_exc: object) -> None:
-        os.close(self.fd)
-
-
-def private_folder(env: Mapping[str, str]) -> str:
-    """Make a temporary folder, 0700; `tempfile` would cost more than the folder."""
-    path = os.path.join(os.path.realpath(env.get("TMPDIR") or "/tmp"), f"orch-{os.urandom(8).hex()}")
-    os.mkdir(path, 0o700)
-    return path
-
-
-def remove_folder(path: str) -> None:
-    """Remove a folder of ours with all that is in it; never follows a link."""
-    for folder, folders, files in os.walk(path, topdown=False):
-        for name in files:
-            remove_file(os.path.join(folder, name))
-        for name in folders:
-            inner = os.path.join(folder, name)
-            if os.path.islink(inner):
-                remove_file(inner)
-            else:
-                os.rmdir(inner)
-    os.rmdir(path)
-
-
-def try_lock(fd: int) -> bool:
-    """Lock an open file for as long as it stays open, if nobody has it; the one place that locks."""
-    import fcntl
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def home_path(world: World, *names: str) -> str:
-    """A path below the home directory."""
-    return os.path.join(world.home, *names)
-
-
-def make_folder(path: str) -> str:
-    """Make sure that a folder of ours exists, 0700, whatever the umask says of those above it."""
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
-    except FileNotFoundError:
-        make_folder(os.path.dirname(path))
-        os.mkdir(path, 0o700)
-    return path
-
-
-def read_state(world: World) -> tuple[dict[str, Any], str | None]:
-    """The state and, where it could not be used, a warning; takes no lock and writes nothing."""
-    path = home_path(world, "state.json")
-    try:
-        return parse_state(read_file(path).decode("utf-8")), None
-    except (FileNotFoundError, NotADirectoryError):
-        return empty_state(), None
-    except ValueError as err:
-        return empty_state(), f"{path}: {CORRUPT} ({err})"
-    except (OSError, OrchError) as err:
-        return empty_state(), f"{path}: not used: {reason_of(err)}"
-
-
-def update_state(world: World, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str | None:
-    """Change the state file under its lock; returns a warning where a corrupt one had to be set aside."""
-    path = home_path(world, "state.json")
-    make_folder(world.home)
-    with locked(home_path(world, "state.lock")):
-        state, warning = _state_to_change(path, world.now())
-        text = json.dumps(change(state), separators=(",", ":"))
-        replace_file(path, text.encode() + b"\n")
-    return warning
-
-
-def _state_to_change(path: str, now: float) -> tuple[dict[str, Any], str | None]:
-    try:
-        return parse_state(read_file(path).decode("utf-8")), None
-    except FileNotFoundError:
-        return empty_state(), None
-    except ValueError as err:
-        aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
-        os.rename(path, aside)
-        return empty_state(), f"{path}: {CORRUPT} ({err}); set aside as {os.path.basename(aside)}"
-
-
-def append_ledger(world: World, record: Mapping[str, Any]) -> None:
-    """Append one line to the ledger, completing a torn last line first; a line that does not fit is taken back."""
-    line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-    make_folder(world.home)
-    with locked(home_path(world, "usage.lock")):
-        path = home_path(world, "usage.jsonl")
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-        try:
-            size = os.fstat(fd).st_size
-            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-            data = b"\n" + line if torn else line
-            if os.write(fd, data) != len(data):
-                os.ftruncate(fd, size)
-                raise OSError(f"{path}: no space left")
-        finally:
-            os.close(fd)
-
-
-def read_ledger(world: World) -> Iterator[dict[str, Any] | None]:
-    """Every record of the ledger, None for each corrupt line."""
-    try:
-        with open(home_path(world, "usage.jsonl"), "rb") as file:
-            yield from parse_ledger(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-
-
-def read_ledger_since(world: World, since: str) -> list[dict[str, Any] | None]:
-    """The records at or after the ISO time `since`, read from the end: the cost does not grow with the ledger."""
-    try:
-        file = open(home_path(world, "usage.jsonl"), "rb")  # noqa: SIM115  (closed two lines on)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    with file:
-        size = file.seek(0, os.SEEK_END)
-        for blocks in itertools.count(1):
-            start = max(size - (64 << 10) * 2 ** blocks, 0)
-            file.seek(start)
-            lines = file.read(size - start).split(b"\n")[start > 0:]
-            records = list(parse_ledger(line for line in lines if line))
-            oldest = next((record["at"] for record in records if record), since)
-            if start == 0 or oldest < since:
-                return [record for record in records if record is None or record["at"] >= since]
-    return []
-
-
-def trim_ledger(world: World, keep_days: float) -> None:
-    """Once a day, drop ledger lines older than `keep_days`; costs one look at a time stamp on other runs."""
-    stamp = home_path(world, "cache", "ledger-trimmed")
-    now = world.now()
-    try:
-        if abs(now - os.stat(stamp).st_mtime) < 86400:
-            return
-    except FileNotFoundError:
-        pass
-    make_folder(home_path(world, "cache"))
-    os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    os.utime(stamp, (now, now))
-    oldest = render_time(now - keep_days * 86400) or ""
-    path = home_path(world, "usage.jsonl")
-    with locked(home_path(world, "usage.lock")):
-        if keep_days and _has_older(path, oldest):
-            with open(path, "rb") as file:
-                replace_lines(path, (line for line in file if not _is_older(line, oldest)))
-
-
-def _has_older(path: str, oldest: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return _is_older(file.readline(), oldest)
-    except FileNotFoundError:
-        return False
-
-
-def _is_older(line: bytes, oldest: str) -> bool:
-    record = next(parse_ledger([line]))
-    return record is not None and record["at"] < oldest
-
-
-def replace_lines(path: str, lines: Iterable[bytes]) -> None:
-    """Replace a file by these lines without holding them in memory; the caller holds its lock."""
-    temporary = path + ".new"
-    remove_file(temporary)
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(fd)
-        os.replace(temporary, path)
-    finally:
-        remove_file(temporary)
-
-
-def keep_attempt(world: World, attempt_id: str, record: Mapping[str, Any]) -> None:
-    """Keep what an unsuccessful attempt printed, for `orch explain --task`; only the newest 20 stay."""
-    folder = make_folder(home_path(world, "cache", "attempts"))
-    replace_file(os.path.join(folder, attempt_id + ".json"), json.dumps(record).encode())
-    kept = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    for name in kept[:-KEEP_ATTEMPTS]:
-        remove_file(os.path.join(folder, name))
-
-
-def read_config_layers(world: World, config_file: str | None) -> tuple[list[Layer], tuple[str, ...]]:
-    """The layers of configuration, the weakest first, and the warnings about an untrusted project's keys.
-
-    Raises OrchError for a file that cannot be read or does not hold what it should.
-    """
-    layers = [Layer("built-in", DEFAULTS)]
-    path = os.path.join(world.cwd, os.path.expanduser(config_file)) if config_file else home_path(world, "config.json")
-    layers += _config_layer(path, required=config_file is not None)
-    top = find_checkout(world.cwd)
-    project = os.path.join(top, ".orch", "config.json") if top else ""
-    if not top or os.path.islink(os.path.dirname(project)) or os.path.realpath(project) == os.path.realpath(path):
-        return layers, ()
-    found = _config_layer(project, required=False)
-    below = merged(layers)
-    if not found or os.path.realpath(top) in {os.path.realpath(os.path.expanduser(p)) for p in below["trusted_projects"]}:
-        return layers + found, ()
-    kept, warnings = trust_project(found[0], below)
-    return [*layers, kept], warnings
-
-
-def _config_layer(path: str, *, required: bool) -> list[Layer]:
-    try:
-        return [parse_config(read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), path)]
-    except (FileNotFoundError, NotADirectoryError) as err:
-        if required:
-            raise OrchError(f"{path}: no such config file") from err
-        return []
-    except UnicodeDecodeError as err:
-        raise OrchError(f"{path}: not UTF-8") from err
-    except OSError as err:
-        raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
-
-
-def find_checkout(folder: str) -> str | None:
-    """The nearest folder above that holds a `.git`; found without starting git, since every call looks for a config."""
-    folder = os.path.abspath(folder)
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
-    return folder
-
-
-def find_program(name: str, env: Mapping[str, str]) -> str | None:
-    """The absolute path of a program, looked up in PATH; relative entries are skipped, as they would run a checkout's files."""
-    if "/" in name:
-        path = os.path.abspath(os.path.expanduser(name))
-        return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
-    for folder in env.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
-
-
-def reason_of(err: Exception) -> str:
-    """Why something failed, in a few words on one line."""
-    text = err.strerror if isinstance(err, OSError) and err.strerror else str(err)
-    return " ".join(text.split()) or type(err).__name__
 
 # === PROCESSES ============================================================
 # `spawn` starts every process: an argument list, never a shell, standard input stated,
@@ -4058,7 +3746,10 @@ class Captured:
 
 def run_captured(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], timeout_s: float,
                  stdin: bytes | None = None) -> Captured:
-    """Run a short-lived program (git, a login check) to its end or its time limit. Raises OSError when it cannot start."""
+    """Run a short-lived program (git, a login check) to its end or its time limit.
+
+    Raises OSError when it cannot start.
+    """
     import subprocess
     process = spawn(argv, cwd=cwd, env=env, stdin=stdin is not None)
     try:
@@ -4245,8 +3936,335 @@ def stop_family(marker: str) -> int:
 
 
 def orphans(marker: str, pid: int) -> list[int]:
-    """What an agent that ended by itself left running. Only younger processes are looked at, which pids tell well enough."""
+    """List what an agent that ended by itself left running.
+
+    Only younger processes are looked at, which pids tell well enough.
+    """
     return sorted(family(marker, pid, {}, newer_than=pid))
+
+# === FILES ================================================================
+# The clock, the home directory, locks and the one atomic replace. Every writer takes
+# a lock on a separate file that is never replaced: a lock on a file that is replaced
+# by rename protects nothing. Readers take none. What is opened for reading must be a
+# regular file (a FIFO would hang), what is opened for writing is never a link.
+# All here raise OSError or OrchError; a run turns that into one warning and goes on.
+
+LOCK_WAIT_S = 30
+MAX_CONFIG_BYTES = 4 << 20
+KEEP_ATTEMPTS = 20                                         # transcripts of attempts that were not ok
+KEEP_STREAM_CHARS = 256 << 10
+
+
+@value
+class World:
+    """The surroundings of a run: what the core is given and the shell touches."""
+    env: Mapping[str, str]
+    home: str                         # $ORCH_HOME or ~/.orch
+    cwd: str
+    zone: str | None                  # IANA name; None: the machine's own
+    now: Callable[[], float]
+    stop: Stop
+    emit: Callable[..., None]         # emit(kind, **fields): tells of an event
+
+
+def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
+    """The content of a regular file; raises OSError for anything else, or when it is larger."""
+    import stat
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path}: not a regular file")
+        if status.st_size > limit_bytes:
+            raise OSError(f"{path}: larger than {limit_bytes >> 20} MiB")
+        return file.read()
+
+
+def replace_file(path: str, pieces: Iterable[bytes], *, keep_existing: bool = False) -> None:
+    """Write a file so that it is there whole or not at all, 0600; the one place that replaces files.
+
+    With `keep_existing`, raises FileExistsError where there is one already.
+    """
+    temporary = path + ".new"
+    remove_file(temporary)
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(fd)
+        if keep_existing:
+            os.link(temporary, path)
+        else:
+            os.replace(temporary, path)
+    finally:
+        remove_file(temporary)
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that may not be there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+class locked:  # used as `with locked(path):`, where a class name would read oddly
+    """Hold the lock file at `path`; raises OrchError when another process keeps it for 30 s."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = -1
+
+    def __enter__(self) -> None:
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        give_up_at, pause_s = time.monotonic() + LOCK_WAIT_S, 0.001
+        while not try_lock(self.fd):
+            if time.monotonic() > give_up_at:
+                os.close(self.fd)
+                raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.05)
+
+    def __exit__(self, *_exc: object) -> None:
+        os.close(self.fd)
+
+
+def private_folder(env: Mapping[str, str]) -> str:
+    """Make a temporary folder, 0700; `tempfile` would cost more than the folder."""
+    path = os.path.join(os.path.realpath(env.get("TMPDIR") or "/tmp"), f"orch-{os.urandom(8).hex()}")
+    os.mkdir(path, 0o700)
+    return path
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder of ours with all that is in it; never follows a link."""
+    for folder, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            remove_file(os.path.join(folder, name))
+        for name in folders:
+            inner = os.path.join(folder, name)
+            if os.path.islink(inner):
+                remove_file(inner)
+            else:
+                os.rmdir(inner)
+    os.rmdir(path)
+
+
+def try_lock(fd: int) -> bool:
+    """Lock an open file for as long as it stays open, if nobody has it; the one place that locks."""
+    import fcntl
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def home_path(world: World, *names: str) -> str:
+    """A path below the home directory."""
+    return os.path.join(world.home, *names)
+
+
+def make_folder(path: str) -> str:
+    """Make sure that a folder of ours exists, 0700, whatever the umask says of those above it."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        make_folder(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+    return path
+
+
+def read_state(world: World) -> tuple[dict[str, Any], str | None]:
+    """The state and, where it could not be used, a warning; takes no lock and writes nothing."""
+    path = home_path(world, "state.json")
+    try:
+        return parse_state(read_file(path).decode("utf-8")), None
+    except (FileNotFoundError, NotADirectoryError):
+        return empty_state(), None
+    except ValueError as err:
+        return empty_state(), f"{path}: {CORRUPT} ({err})"
+    except (OSError, OrchError) as err:
+        return empty_state(), f"{path}: not used: {reason_of(err)}"
+
+
+def update_state(world: World, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str | None:
+    """Change the state file under its lock; returns a warning where a corrupt one had to be set aside."""
+    path = home_path(world, "state.json")
+    make_folder(world.home)
+    with locked(home_path(world, "state.lock")):
+        state, warning = _state_to_change(path, world.now())
+        text = json.dumps(change(state), separators=(",", ":"))
+        replace_file(path, [text.encode() + b"\n"])
+    return warning
+
+
+def _state_to_change(path: str, now: float) -> tuple[dict[str, Any], str | None]:
+    try:
+        return parse_state(read_file(path).decode("utf-8")), None
+    except FileNotFoundError:
+        return empty_state(), None
+    except ValueError as err:
+        aside = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
+        os.rename(path, aside)
+        return empty_state(), f"{path}: {CORRUPT} ({err}); set aside as {os.path.basename(aside)}"
+
+
+def append_ledger(world: World, record: Mapping[str, Any]) -> None:
+    """Append one line to the ledger, completing a torn last line first; a line that does not fit is taken back."""
+    line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+    make_folder(world.home)
+    with locked(home_path(world, "usage.lock")):
+        path = home_path(world, "usage.jsonl")
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            data = b"\n" + line if torn else line
+            if os.write(fd, data) != len(data):
+                os.ftruncate(fd, size)
+                raise OSError(f"{path}: no space left")
+        finally:
+            os.close(fd)
+
+
+def read_ledger(world: World) -> Iterator[dict[str, Any] | None]:
+    """Every record of the ledger, None for each corrupt line."""
+    try:
+        with open(home_path(world, "usage.jsonl"), "rb") as file:
+            yield from parse_ledger(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def read_ledger_since(world: World, since: str) -> list[dict[str, Any] | None]:
+    """The records at or after the ISO time `since`, read from the end: the cost does not grow with the ledger."""
+    try:
+        file = open(home_path(world, "usage.jsonl"), "rb")  # noqa: SIM115  (closed two lines on)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        for blocks in itertools.count(1):
+            start = max(size - (64 << 10) * 2 ** blocks, 0)
+            file.seek(start)
+            lines = file.read(size - start).split(b"\n")[start > 0:]
+            records = list(parse_ledger(line for line in lines if line))
+            oldest = next((record["at"] for record in records if record), since)
+            if start == 0 or oldest < since:
+                return [record for record in records if record is None or record["at"] >= since]
+    return []
+
+
+def trim_ledger(world: World, keep_days: float) -> None:
+    """Once a day, drop ledger lines older than `keep_days`; costs one look at a time stamp on other runs."""
+    stamp = home_path(world, "cache", "ledger-trimmed")
+    now = world.now()
+    try:
+        if abs(now - os.stat(stamp).st_mtime) < 86400:
+            return
+    except FileNotFoundError:
+        pass
+    make_folder(home_path(world, "cache"))
+    os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.utime(stamp, (now, now))
+    oldest = render_time(now - keep_days * 86400) or ""
+    path = home_path(world, "usage.jsonl")
+    with locked(home_path(world, "usage.lock")):
+        if keep_days and _has_older(path, oldest):
+            with open(path, "rb") as file:
+                replace_file(path, (line for line in file if not _is_older(line, oldest)))
+
+
+def _has_older(path: str, oldest: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return _is_older(file.readline(), oldest)
+    except FileNotFoundError:
+        return False
+
+
+def _is_older(line: bytes, oldest: str) -> bool:
+    record = next(parse_ledger([line]))
+    return record is not None and record["at"] < oldest
+
+
+def keep_attempt(world: World, attempt_id: str, record: Mapping[str, Any]) -> None:
+    """Keep what an unsuccessful attempt printed, for `orch explain --task`; only the newest 20 stay."""
+    folder = make_folder(home_path(world, "cache", "attempts"))
+    replace_file(os.path.join(folder, attempt_id + ".json"), [json.dumps(record).encode()])
+    kept = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    for name in kept[:-KEEP_ATTEMPTS]:
+        remove_file(os.path.join(folder, name))
+
+
+def read_config_layers(world: World, config_file: str | None) -> tuple[list[Layer], tuple[str, ...]]:
+    """The layers of configuration, the weakest first, and the warnings about an untrusted project's keys.
+
+    Raises OrchError for a file that cannot be read or does not hold what it should.
+    """
+    layers = [Layer("built-in", DEFAULTS)]
+    path = os.path.join(world.cwd, os.path.expanduser(config_file)) if config_file else home_path(world, "config.json")
+    layers += _config_layer(path, required=config_file is not None)
+    top = find_checkout(world.cwd)
+    project = os.path.join(top, ".orch", "config.json") if top else ""
+    if not top or os.path.islink(os.path.dirname(project)) or os.path.realpath(project) == os.path.realpath(path):
+        return layers, ()
+    found = _config_layer(project, required=False)
+    below = merged(layers)
+    if not found or os.path.realpath(top) in {os.path.realpath(os.path.expanduser(p))
+                                              for p in below["trusted_projects"]}:
+        return layers + found, ()
+    kept, warnings = trust_project(found[0], below)
+    return [*layers, kept], warnings
+
+
+def _config_layer(path: str, *, required: bool) -> list[Layer]:
+    try:
+        return [parse_config(read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), path)]
+    except (FileNotFoundError, NotADirectoryError) as err:
+        if required:
+            raise OrchError(f"{path}: no such config file") from err
+        return []
+    except UnicodeDecodeError as err:
+        raise OrchError(f"{path}: not UTF-8") from err
+    except OSError as err:
+        raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
+
+
+def find_checkout(folder: str) -> str | None:
+    """The nearest folder above that holds a `.git`; found without starting git, since every call looks for a config."""
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+    return folder
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str | None:
+    """Return the absolute path of a program, looked up in PATH.
+
+    Relative entries are skipped, as they would run a checkout's files.
+    """
+    if "/" in name:
+        path = os.path.abspath(os.path.expanduser(name))
+        return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
+    for folder in env.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def reason_of(err: Exception) -> str:
+    """Why something failed, in a few words on one line."""
+    text = err.strerror if isinstance(err, OSError) and err.strerror else str(err)
+    return " ".join(text.split()) or type(err).__name__
 
 # === WATCH ================================================================
 # One `Child` watches one agent: both pipes drained as they come into bounded memory,
@@ -4554,7 +4572,10 @@ def running_folder(world: World) -> str:
 
 
 def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> int:
-    """Note an attempt before its agent starts; the open, locked file is the proof that its orch lives. Returns its descriptor."""
+    """Note an attempt before its agent starts.
+
+    The open, locked file is the proof that its orch lives. Returns its descriptor.
+    """
     path = os.path.join(make_folder(running_folder(world)), attempt_id + ".json")
     me = {"host": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "start": start_of(os.getpid())}
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -4869,7 +4890,8 @@ def _private_config(settings: Mapping[str, bytes | None], env: Mapping[str, str]
     lines = []
     for name, text in chosen.items():
         section, key = name.split(".")
-        lines.append(f"[{section}]\n\t{key}".encode() + (b"" if text is None else b" = " + _config_quoted(text)) + b"\n")
+        assigned = b"" if text is None else b" = " + _config_quoted(text)
+        lines.append(f"[{section}]\n\t{key}".encode() + assigned + b"\n")
     return b"".join(lines)
 
 
@@ -5122,7 +5144,7 @@ def _compare(git: _Private, trees: Sequence[str]) -> tuple[tuple[Change, ...], b
         done = run_git(("diff-tree", "-r", "-z", *DIFF_FLAGS, *way, *trees), git.top, env=git.env,
                        deadline_at=git.deadline_at)
         if not done.code:
-            return parse_tree_diff(done.out), way is ways[0]
+            return parse_tree_diff(done.out, os.fsdecode), way is ways[0]
     raise _git_error("diff-tree", done)
 
 
@@ -5213,7 +5235,8 @@ class Tree:
         after, trouble = take_snapshot(repo, self.store, env=self.env, deadline_at=deadline_at, before=self.before)
         if after is None:
             return None, (), trouble
-        found, trouble = diff_snapshots(self.before, after, env=self.env, deadline_at=deadline_at, diff_chars=diff_chars)
+        found, trouble = diff_snapshots(self.before, after, env=self.env, deadline_at=deadline_at,
+                                        diff_chars=diff_chars)
         return found, commits_between(self.before, after, env=self.env, deadline_at=deadline_at), trouble
 
     def close(self) -> None:
@@ -5235,7 +5258,7 @@ def open_tree(world: World) -> Tree | None:
 # (`world.emit`); who listens decides what a person sees.
 
 SUMMARY_S = 60
-LIMIT_LOOK_BYTES = 8192                                    # of the latest output, to see whether the agent sits at its limit
+LIMIT_LOOK_BYTES = 8192                                    # of the latest output: does the agent sit at its limit?
 GIT_LOCAL_VARIABLES = (                                    # git rev-parse --local-env-vars (2.39), less GIT_CONFIG_*
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
     "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE",
@@ -5336,7 +5359,8 @@ def _ledger_line(run: Run, task: Task, done: Attempt) -> dict[str, Any]:
 def _transcript(run: Run, task: Task, ended: Ended) -> dict[str, Any]:
     """What `orch explain --task` needs to judge an attempt anew."""
     return {"at": render_time(run.world.now()), "task_id": run.task_id, "agent": task.candidate.agent.name,
-            "model": task.candidate.model, "exit_code": ended.exit_code, "signal": ended.signal, "stopped": ended.stopped,
+            "model": task.candidate.model, "exit_code": ended.exit_code, "signal": ended.signal,
+            "stopped": ended.stopped,
             "prompt": task.prompt[:KEEP_STREAM_CHARS] if run.config.keep_prompt else "",
             "stdout": ended.stdout[-KEEP_STREAM_CHARS:], "stderr": ended.stderr[-KEEP_STREAM_CHARS:]}
 
@@ -5362,7 +5386,7 @@ class Watch:
         self.draft = new_draft(task.prompt)
         self.lines = {"stdout": Lines(), "stderr": Lines()}
         self.decoder: Any = None
-        self.recent = ""                                   # the latest of both streams, to see whether it sits at its limit
+        self.recent = ""                                   # the latest of both streams: does it sit at its limit?
 
     def run(self) -> tuple[Ended, Report]:
         """Start the agent and watch it to its end."""
@@ -5386,15 +5410,15 @@ class Watch:
         """The argument list."""
         candidate, config = self.task.candidate, self.run_.config
         flags = config.contexts.get(self.task.context or "", {}).get(self.agent.name, ())
-        return build_launch(self.agent, candidate.model, candidate.effort, self.run_.access(self.task.kind), self.task.prompt,
-                            context=flags, session=self.task.session)
+        return build_launch(self.agent, candidate.model, candidate.effort, self.run_.access(self.task.kind),
+                            self.task.prompt, context=flags, session=self.task.session)
 
     def note(self) -> dict[str, Any]:
         """What the note of a running attempt says."""
         run = self.run_
-        return {"task_id": run.task_id, "agent": self.agent.name, "model": self.task.candidate.model, "kind": self.task.kind,
-                "at": render_time(run.world.now()), "project": run.project, "prompt_chars": len(self.task.prompt),
-                "prompt": run.prompt_start}
+        return {"task_id": run.task_id, "agent": self.agent.name, "model": self.task.candidate.model,
+                "kind": self.task.kind, "at": render_time(run.world.now()), "project": run.project,
+                "prompt_chars": len(self.task.prompt), "prompt": run.prompt_start}
 
     def environment(self) -> dict[str, str]:
         """The agent's environment."""
@@ -5411,7 +5435,8 @@ class Watch:
         request, config = self.run_.request, self.run_.config
         timeout_s = config.timeout_s if request.timeout_s is None else request.timeout_s
         idle_s = config.idle_timeout_s if request.idle_timeout_s is None else request.idle_timeout_s
-        ends = [timeout_s or float("inf"), self.run_.time_left(), SUMMARY_S if self.task.kind == "summary" else float("inf")]
+        ends = [timeout_s or float("inf"), self.run_.time_left(),
+                SUMMARY_S if self.task.kind == "summary" else float("inf")]
         return Limits(0 if min(ends) == float("inf") else max(min(ends), 0.001), idle_s, config.limit_grace_s)
 
     def on_output(self, stream: str, data: bytes) -> bool:
@@ -5465,8 +5490,8 @@ def same_folder(one: str, other: str) -> bool:
 # what the command line calls; both come to the same `Result`.
 
 SUMMARY_CLASSES = ("unknown", "permission")                # after these an agent can still speak, and knows what it did
-SUMMARY_PROMPT = ("Your work was interrupted and another agent will continue it. In at most ten sentences: what have you "
-                  "done, what is left to do, and what should the other agent know? Change nothing.")
+SUMMARY_PROMPT = ("Your work was interrupted and another agent will continue it. In at most ten sentences: "
+                  "what have you done, what is left to do, and what should the other agent know? Change nothing.")
 WAIT_LOOK_S = 30                                           # another orch may clear a cooldown: look again this often
 
 
@@ -5512,7 +5537,8 @@ def run(prompt: str, *, cwd: str | None = None, config_file: str | None = None, 
 def make_world(env: Mapping[str, str], cwd: str, stop: Stop, emit: Callable[..., None] | None = None) -> World:
     """The surroundings of a run, from an environment and a working directory."""
     home = env.get("ORCH_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".orch")
-    return World(dict(env), os.path.abspath(home), cwd, None, time.time, stop, emit or (lambda _kind, /, **_fields: None))
+    return World(dict(env), os.path.abspath(home), cwd, None, time.time, stop,
+                 emit or (lambda _kind, /, **_fields: None))
 
 
 def run_request(world: World, request: Request, config_file: str | None) -> Result:
@@ -5547,11 +5573,13 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
     if "\0" in request.prompt:
         raise OrchError("the prompt holds a NUL byte, which no program can be given as an argument")
     if not os.path.isdir(world.cwd) or not os.access(world.cwd, os.X_OK):
-        raise OrchError(f"{world.cwd}: no such directory" if not os.path.isdir(world.cwd) else f"{world.cwd}: may not be entered")
+        raise OrchError(f"{world.cwd}: no such directory" if not os.path.isdir(world.cwd)
+                        else f"{world.cwd}: may not be entered")
     layers, warnings = read_config_layers(world, config_file)
     config = config_of(layers)
     for kind, name, known in (("agent", request.agent, config.agents), ("context", request.context, config.contexts),
-                              ("access", request.access, ACCESS_LEVELS), ("complexity", request.complexity, COMPLEXITIES)):
+                              ("access", request.access, ACCESS_LEVELS),
+                              ("complexity", request.complexity, COMPLEXITIES)):
         if name is not None and name not in known:
             raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: {", ".join(known) or "none"}')
     return config, warnings
@@ -5735,7 +5763,8 @@ def result_of(one: Run, planned: Route, code: Exit) -> Result:
         retry_at=earliest_end(one, planned) if code == Exit.TRY_LATER else None)
 
 
-_CLASS_OF: Mapping[Exit, str] = {Exit.TIMEOUT: "timeout", Exit.NOT_INSTALLED: "not_found", Exit.TRY_LATER: "usage_limit"}
+_CLASS_OF: Mapping[Exit, str] = {Exit.TIMEOUT: "timeout", Exit.NOT_INSTALLED: "not_found",
+                                 Exit.TRY_LATER: "usage_limit"}
 
 
 def error_text(one: Run, code: Exit, last: Attempt | None) -> str:
@@ -5761,7 +5790,8 @@ def not_installed_text(config: Config, wanted: str | None, path: str) -> str:
 def earliest_end(one: Run, planned: Route) -> float | None:
     """When the first of the route's agents is free again."""
     ends = cooling(read_state(one.world)[0], one.world.now())
-    found = [c.retry_at for c in planned.candidates if c.retry_at] + [done.retry_at for done in one.attempts if done.retry_at]
+    found = [c.retry_at for c in planned.candidates if c.retry_at]
+    found += [done.retry_at for done in one.attempts if done.retry_at]
     return min([*found, *(ends[c.agent.name] for c in planned.candidates if c.agent.name in ends)], default=None)
 
 
@@ -5776,8 +5806,9 @@ def changed_files(changes: Changes | None) -> tuple[str, ...] | None:
 def job_of(one: Run, result: Result) -> dict[str, Any]:
     """The job as the state file keeps it."""
     return {"id": result.task_id, "at": render_time(one.world.now()), "status": result.status, "agent": result.agent,
-            "model": result.model, "exit_code": result.exit_code, "error": result.error, "error_class": result.error_class,
-            "attempts": len(one.attempts), "duration_ms": result.duration_ms, "usage": usage_json(result.usage),
+            "model": result.model, "exit_code": result.exit_code, "error": result.error,
+            "error_class": result.error_class, "attempts": len(one.attempts), "duration_ms": result.duration_ms,
+            "usage": usage_json(result.usage),
             "cost_usd": result.cost_usd, "cwd": result.cwd, "project": one.project, "prompt": one.prompt_start,
             "retry_at": render_time(result.retry_at)}
 
@@ -5789,9 +5820,11 @@ def attempt_json(done: Attempt) -> dict[str, Any]:
 
 def result_json(result: Result) -> dict[str, Any]:
     """The result object of `--json`."""
-    return {**result.__dict__, "route": dict(result.route), "attempts": [attempt_json(done) for done in result.attempts],
+    return {**result.__dict__, "route": dict(result.route),
+            "attempts": [attempt_json(done) for done in result.attempts],
             "changed_files": None if result.changed_files is None else list(result.changed_files),
-            "usage": usage_json(result.usage), "retry_at": render_time(result.retry_at), "warnings": list(result.warnings)}
+            "usage": usage_json(result.usage), "retry_at": render_time(result.retry_at),
+            "warnings": list(result.warnings)}
 
 
 def adopt_orphans(one: Run) -> None:
@@ -5811,10 +5844,11 @@ def adopt(one: Run, record: Mapping[str, Any]) -> None:
     task_id, agent, now = str(record.get("task_id")), str(record.get("agent")), one.world.now()
     one.warn(f"an earlier run ({printable(task_id)} on {printable(agent)}) was killed before it ended; {stopped} "
              f"process{'' if stopped == 1 else 'es'} of it stopped, recorded as aborted")
-    told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal", "usage": None,
-            "cost_usd": None, "duration_ms": None, "project": record.get("project")}
-    one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED, "prompt_chars": record.get("prompt_chars"),
-                                "role": None, "kind": record.get("kind", "run")})
+    told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal",
+            "usage": None, "cost_usd": None, "duration_ms": None, "project": record.get("project")}
+    one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED,
+                                "prompt_chars": record.get("prompt_chars"), "role": None,
+                                "kind": record.get("kind", "run")})
     job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": "orch was killed", "attempts": 1,
            "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None}
     one.in_home(update_state, lambda state: with_job(state, job, now))
@@ -5841,7 +5875,7 @@ def print_json(item: Any) -> None:
     write_out(json.dumps(item, indent=2, ensure_ascii=True) + "\n")
 
 
-PIPE_BYTES = 4096                                          # Linux: what a pipe that select calls writable takes without blocking
+PIPE_BYTES = 4096                                          # Linux: what a writable pipe takes without blocking
 
 
 def write_out(text: str, stop: Stop | None = None) -> None:
@@ -5914,7 +5948,8 @@ class Screen:
             return
         width = terminal_width()
         elapsed = render_span(time.monotonic() - self.began_at)
-        write_err("\r\x1b[K" + printable(f"{self.agent} · {elapsed} · {text}" if text else f"{self.agent} · {elapsed}", width - 1))
+        shown = f"{self.agent} · {elapsed} · {text}" if text else f"{self.agent} · {elapsed}"
+        write_err("\r\x1b[K" + printable(shown, width - 1))
         self.shown = True
 
     def erase(self) -> None:
@@ -6091,10 +6126,12 @@ def _changed_now(world: World) -> Sequence[str]:
 
 
 def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
-    launch = build_launch(candidate.agent, candidate.model, candidate.effort, request.access or config.access, request.prompt,
+    launch = build_launch(candidate.agent, candidate.model, candidate.effort, request.access or config.access,
+                          request.prompt,
                           context=config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()))
     return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
-            "retry_at": render_time(candidate.retry_at), "argv": [os.fsencode(a).decode("utf-8", "replace") for a in launch.argv],
+            "retry_at": render_time(candidate.retry_at),
+            "argv": [os.fsencode(a).decode("utf-8", "replace") for a in launch.argv],
             "stdin": "prompt" if launch.stdin is not None else "/dev/null"}
 
 
@@ -6129,7 +6166,8 @@ def cmd_status(given: Given, world: World) -> int:
     for row in running:
         write_out(f"running: {row['task_id']} on {row['agent']}, since {render_ago(parse_time(row['at']), now)}\n")
     total = today["total"]
-    write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, cost {render_cost(total['cost_usd'])}\n")
+    write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
+              f"cost {render_cost(total['cost_usd'])}\n")
     return Exit.OK
 
 
@@ -6144,13 +6182,16 @@ def _agent_status(agent: Agent, state: Mapping[str, Any], now: float, world: Wor
     models = {key.partition(":")[2]: render_time(end) for key, end in ends.items() if key.startswith(agent.name + ":")}
     entry = state["cooldowns"].get(agent.name, {}) if agent.name in ends else {}
     free = "disabled" if not agent.enabled else "ready" if is_installed(world, agent) else "not installed"
-    return {"agent": agent.name, "state": "cooling" if entry and free == "ready" else free, "retry_at": entry.get("until"),
-            "reason": entry.get("reason"), "source": entry.get("source"), "set_at": entry.get("set_at"), "models": models}
+    return {"agent": agent.name, "state": "cooling" if entry and free == "ready" else free,
+            "retry_at": entry.get("until"), "reason": entry.get("reason"), "source": entry.get("source"),
+            "set_at": entry.get("set_at"), "models": models}
 
 
 def _state_text(row: Mapping[str, Any], now: float) -> str:
     until = parse_time(row["retry_at"]) if row["retry_at"] else None
-    text = f"cooling {render_until(until, now, time.localtime)}" if until and row["state"] == "cooling" else row["state"]
+    text: str = row["state"]
+    if until and text == "cooling":
+        text = f"cooling {render_until(until, now, time.localtime)}"
     return text + "".join(f"; {model} cooling" for model in row["models"])
 
 
@@ -6196,7 +6237,8 @@ def cmd_cooldown(given: Given, world: World) -> int:
     """List, set or clear cooldowns."""
     action, *words = given.words or ("list",)
     if action not in ("list", "set", "clear"):
-        raise OrchError(f'orch cooldown has no "{printable(action)}"{did_you_mean(action, ("list", "set", "clear"))}; {COOLDOWN_USAGE}')
+        raise OrchError(f'orch cooldown has no "{printable(action)}"'
+                        f'{did_you_mean(action, ("list", "set", "clear"))}; {COOLDOWN_USAGE}')
     if action == "set" and len(words) == 2:
         return _set_cooldown(given, world, words[0], words[1])
     if action == "clear" and (bool(words) != given["all"]):
@@ -6253,7 +6295,8 @@ def _update(world: World, change: Callable[[dict[str, Any]], dict[str, Any]]) ->
 def cmd_agents(given: Given, world: World) -> int:
     """Show what is installed and logged in."""
     config, state, now = load_config(given, world), load_state(world), world.now()
-    rows = [{**_agent_status(agent, state, now, world), "path": find_program(agent.command[0], world.env)} for agent in in_order(config)]
+    rows = [{**_agent_status(agent, state, now, world), "path": find_program(agent.command[0], world.env)}
+            for agent in in_order(config)]
     checks = read_readiness(world, [config.agents[r["agent"]] for r in rows if r["path"]])
     for row in rows:
         agent = config.agents[row["agent"]]
@@ -6264,7 +6307,8 @@ def cmd_agents(given: Given, world: World) -> int:
         return Exit.OK
     words = {True: "yes", False: "no", None: "not known"}
     write_out(render_table(("agent", "state", "logged in", "program", "to do"), [
-        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", r["path"], r["hint"]) for r in rows]))
+        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", r["path"], r["hint"])
+        for r in rows]))
     return Exit.OK
 
 
@@ -6299,7 +6343,7 @@ def read_readiness(world: World, agents: Sequence[Agent]) -> dict[str, bool | No
 def _keep_readiness(path: str, found: Mapping[str, bool | None], now: float) -> None:
     try:
         make_folder(os.path.dirname(path))
-        replace_file(path, json.dumps({name: {"ok": ok, "at": now} for name, ok in found.items()}).encode())
+        replace_file(path, [json.dumps({name: {"ok": ok, "at": now} for name, ok in found.items()}).encode()])
     except OSError:                                        # a cache that cannot be kept only costs time
         pass
 
@@ -6309,7 +6353,8 @@ def cmd_wait(given: Given, world: World) -> int:
     config = load_config(given, world)
     for name in given.words:
         if name not in config.agents:
-            raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; known: {", ".join(config.agents)}')
+            raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; '
+                            f'known: {", ".join(config.agents)}')
     names = given.words or tuple(n for n in config.order if config.agents[n].enabled
                                  and is_installed(world, config.agents[n]))
     if not names:
@@ -6330,7 +6375,7 @@ def cmd_init(given: Given, world: World) -> int:
     path = home_path(world, "config.json")
     try:
         make_folder(world.home)
-        replace_file(path, EXAMPLE_CONFIG.encode(), keep_existing=True)
+        replace_file(path, [EXAMPLE_CONFIG.encode()], keep_existing=True)
     except FileExistsError as err:
         raise OrchError(f"{path}: there is one already; `orch config` shows what it says") from err
     except OSError as err:
@@ -6353,7 +6398,8 @@ def cmd_config(given: Given, world: World) -> int:
     for text in warnings:
         write_err(f"orch: {printable(text)}\n")
     if action == "check":
-        write_out("".join(f"{layer.source}: ok\n" for layer in layers[1:]) or "no config file; the built-in defaults hold\n")
+        write_out("".join(f"{layer.source}: ok\n" for layer in layers[1:])
+                  or "no config file; the built-in defaults hold\n")
         return Exit.OK
     found = origins(layers)
     if given["json"]:
@@ -6373,9 +6419,11 @@ def cmd_explain(given: Given, world: World) -> int:
     if name not in config.agents:
         raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; known: {", ".join(config.agents)}')
     ended = Ended(record["exit_code"], record.get("signal"), record.get("stopped"), record["stdout"], record["stderr"])
-    verdict = judge(config.agents[name], ended, record["prompt"], Clock(_assumed_at(given, world, record), _zone(given["zone"])))
+    clock = Clock(_assumed_at(given, world, record), _zone(given["zone"]))
+    verdict = judge(config.agents[name], ended, record["prompt"], clock)
     shown = {"agent": name, "outcome": verdict.outcome, "error_class": verdict.error_class,
-             "reset_at": render_time(verdict.reset_at), "scope": verdict.scope, "rule": verdict.rule, "evidence": verdict.evidence}
+             "reset_at": render_time(verdict.reset_at), "scope": verdict.scope, "rule": verdict.rule,
+             "evidence": verdict.evidence}
     if given["json"]:
         print_json(shown)
     else:
@@ -6450,17 +6498,20 @@ def _demo(folder: str, world: World) -> int:
     env = {**{k: v for k, v in world.env.items() if k not in GIT_LOCAL_VARIABLES and not k.startswith("ORCH_")},
            "ORCH_HOME": os.path.join(folder, "home")}
     _demo_files(folder, project, env)
-    write_out(f"Two pretend agents in a temporary repository; the first one is about to hit its limit.\n\n$ orch {DEMO_PROMPT!r}\n")
+    write_out("Two pretend agents in a temporary repository; the first one is about to hit its limit.\n\n"
+              f"$ orch {DEMO_PROMPT!r}\n")
     demo = make_world(env, project, world.stop, _demo_event)
     result = run_request(demo, Request(DEMO_PROMPT, changes_wanted=True), None)
     if result.status != "ok":
         write_err(f"orch: the demo failed: {printable(result.error or result.status)}\n")
         return result.exit_code
-    write_out(f"{result.answer}\n\nChanged by the two of them: {', '.join(result.changed_files or ('not known: git is missing',))}\n")
+    changed = ", ".join(result.changed_files or ("not known: git is missing",))
+    write_out(f"{result.answer}\n\nChanged by the two of them: {changed}\n")
     for name, command in (("status", cmd_status), ("usage", cmd_usage)):
         write_out(f"\n$ orch {name}\n")
         command(Given(name, {"json": False, "since": None, "by": "agent"}, ()), demo)
-    write_out("\nNothing of this is left behind. Next: install an agent, then `orch \"your prompt\"`; see `orch --help`.\n")
+    write_out("\nNothing of this is left behind. "
+              "Next: install an agent, then `orch \"your prompt\"`; see `orch --help`.\n")
     return Exit.OK
 
 
@@ -6470,11 +6521,11 @@ def _demo_files(folder: str, project: str, env: Mapping[str, str]) -> None:
     agents = {}
     for name, program, output in DEMO_AGENTS:
         path = os.path.join(folder, f"{name}.py")
-        replace_file(path, program.encode())
+        replace_file(path, [program.encode()])
         agents[name] = {"command": [sys.executable, "-IS", path], "output": output}
     config = {"order": list(agents), "agents": agents}
-    replace_file(os.path.join(folder, "home", "config.json"), json.dumps(config).encode())
-    replace_file(os.path.join(project, "greet.py"), DEMO_FILE.encode())
+    replace_file(os.path.join(folder, "home", "config.json"), [json.dumps(config).encode()])
+    replace_file(os.path.join(project, "greet.py"), [DEMO_FILE.encode()])
     who = ["-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "greet.py"], [*who, "commit", "-q", "--no-verify", "-m", "greet"]):
         try:
@@ -6491,7 +6542,8 @@ def _demo_event(kind: str, /, **fields: Any) -> None:
     if kind == "cooldown":
         write_out(f"reset time read from its output: {fields['until']}; until then {fields['key']} is left alone\n")
     if kind == "handoff":
-        write_out("\nWhat the second agent is told:\n" + "".join(f"  {line}\n" for line in fields["prompt"].splitlines()) + "\n")
+        told = "".join(f"  {line}\n" for line in fields["prompt"].splitlines())
+        write_out("\nWhat the second agent is told:\n" + told + "\n")
 
 # === CLI ==================================================================
 # The command table, from which the parsers, the help and the check of the README come.
@@ -6545,15 +6597,16 @@ RUN_OPTIONS = (
     Option(("-e", "--effort"), "reasoning effort, for the preferred agent only", "LEVEL"),
     Option(("-c", "--context"), "a named preset of extra flags per agent, from the config", "NAME"),
     Option(("-x", "--complexity"), "pick each agent's model from model_map", "LEVEL", str, COMPLEXITIES),
-    Option(("--access",), "what the agent may do: read, edit, full, or own (its own config decides); default edit", "LEVEL", str,
-           ACCESS_LEVELS),
+    Option(("--access",), "what the agent may do: read, edit, full, or own (its own config decides); default edit",
+           "LEVEL", str, ACCESS_LEVELS),
     Option(("-C", "--cd"), "run in this directory", "DIR"),
-    Option(("-t", "--timeout"), "time limit of one attempt, such as 90s or 10m; default 1h, 0 for none", "DUR", _duration_option),
+    Option(("-t", "--timeout"), "time limit of one attempt, such as 90s or 10m; default 1h, 0 for none", "DUR",
+           _duration_option),
     Option(("--idle-timeout",), "stop an agent that is silent for this long; default none", "DUR", _duration_option),
     Option(("--deadline",), "time limit of the whole run; default none", "DUR", _duration_option),
     Option(("--no-failover",), "one agent only"),
-    Option(("--wait",), "when every agent is at its limit, wait for the earliest reset, at most this long (or forever)", "DUR",
-           _wait_option),
+    Option(("--wait",), "when every agent is at its limit, wait for the earliest reset, at most this long (or forever)",
+           "DUR", _wait_option),
     Option(("-n", "--dry-run"), "print the route and the exact argument lists; start nothing, write nothing"),
     Option(("--json",), "print one result object instead of the answer"),
     Option(("--events",), "print events as JSON lines; the last line is the result object"),
@@ -6564,8 +6617,8 @@ RUN_OPTIONS = (
 )
 
 COMMANDS = (
-    Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run, RUN_OPTIONS,
-            "PROMPT...", 1_000_000, 'orch run status of the build', starts_agents=True),
+    Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run,
+            RUN_OPTIONS, "PROMPT...", 1_000_000, 'orch run status of the build', starts_agents=True),
     Command("status", "show which agents are free, what is running, and today's usage", cmd_status, (JSON, CONFIG_FILE),
             example="orch status --json"),
     Command("jobs", "show the last jobs, or one", cmd_jobs, (JSON,), "[ID]", 1, "orch jobs"),
@@ -6575,8 +6628,9 @@ COMMANDS = (
         example="orch usage --since 7d --by day"),
     Command("cooldown", "list, set or clear cooldowns", cmd_cooldown, (
         Option(("--all",), "clear every cooldown"), JSON, CONFIG_FILE),
-        "list | set KEY DUR | clear KEY...", 100, "orch cooldown set codex 2h"),
-    Command("agents", "show which agents are installed and logged in", cmd_agents, (JSON, CONFIG_FILE), example="orch agents"),
+        "list | set KEY DUR | clear KEY...", 100, "orch cooldown set NAME 2h"),
+    Command("agents", "show which agents are installed and logged in", cmd_agents, (JSON, CONFIG_FILE),
+            example="orch agents"),
     Command("explain", "say what orch would conclude from an agent's output, and why", cmd_explain, (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
@@ -6586,13 +6640,13 @@ COMMANDS = (
         Option(("--task",), "a kept attempt in place of files", "ID"),
         Option(("--now",), "the moment to assume, ISO 8601 or an epoch; default now", "TIME"),
         Option(("--zone",), "the time zone to assume, such as Europe/Berlin; default the machine's", "ZONE"),
-        JSON, CONFIG_FILE), example="orch explain --agent codex --stderr err.txt"),
+        JSON, CONFIG_FILE), example="orch explain --agent NAME --stderr err.txt"),
     Command("wait", "wait until an agent is free", cmd_wait, (
         Option(("--max",), "at most this long; default without end", "DUR", _wait_option), CONFIG_FILE),
         "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\""),
     Command("init", "write a small example config", cmd_init, example="orch init"),
-    Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema", cmd_config,
-            (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
+    Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
+            cmd_config, (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
             starts_agents=True),
 )
@@ -6614,8 +6668,9 @@ class Line:
 
 
 def split_line(argv: Sequence[str], takes_value: Mapping[str, bool], long_name: Mapping[str, str]) -> Line:
-    """Tell options from words. An argument that begins with a dash and holds white space is a word, but for `--option=...`.
+    """Tell options from words.
 
+    An argument that begins with a dash and holds white space is a word, but for `--option=...`.
     Raises OrchError for an option that no command has, or one that lacks its value.
 
     >>> split_line(["fix", "-q", "it", "-"], {"--quiet": False}, {"-q": "--quiet"})
@@ -6643,15 +6698,18 @@ def split_line(argv: Sequence[str], takes_value: Mapping[str, bool], long_name: 
 def _is_text(arg: str, takes_value: Mapping[str, bool]) -> bool:
     """Whether an argument with a dash in front is prompt text: it holds white space, and is no `--option=...`."""
     name, equals, _ = arg.partition("=")
-    return any(c.isspace() for c in arg) and not (equals and not any(c.isspace() for c in name) and name.startswith("--"))
+    return any(c.isspace() for c in arg) and not (equals and name.startswith("--")
+                                                  and not any(c.isspace() for c in name))
 
 
-def _split_option(arg: str, rest: list[str], takes_value: Mapping[str, bool], long_name: Mapping[str, str]) -> list[str]:
+def _split_option(arg: str, rest: list[str], takes_value: Mapping[str, bool],
+                  long_name: Mapping[str, str]) -> list[str]:
     """The option or cluster of options in `arg`, its value taken from `rest` where it stands apart."""
     if arg.startswith("--"):
         name, equals, given = arg.partition("=")
         if name not in takes_value:
-            raise OrchError(f'unknown option "{printable(name, 60)}"{did_you_mean(name, takes_value)}; see `orch --help`')
+            raise OrchError(f'unknown option "{printable(name, 60)}"{did_you_mean(name, takes_value)}; '
+                            'see `orch --help`')
         if not takes_value[name] or equals:
             return [arg]
         return [f"{name}={_value_of(name, rest)}"]
@@ -6659,7 +6717,8 @@ def _split_option(arg: str, rest: list[str], takes_value: Mapping[str, bool], lo
     for index, letter in enumerate(arg[1:], 1):
         name = long_name.get("-" + letter, "")
         if not name:
-            raise OrchError(f'unknown option "-{printable(letter)}" in "{printable(arg, 60)}"; put `--` before a prompt that begins with a dash')
+            raise OrchError(f'unknown option "-{printable(letter)}" in "{printable(arg, 60)}"; '
+                            'put `--` before a prompt that begins with a dash')
         if takes_value[name]:
             given = arg[index + 1:].removeprefix("=") if arg[index + 1:] else _value_of(name, rest)
             return [*found, f"{name}={given}"]
@@ -6676,7 +6735,8 @@ def _value_of(name: str, rest: list[str]) -> str:
 def read_line(argv: Sequence[str]) -> Given | str:
     """Read the command line: what it says, or the help that it asks for. Raises OrchError for wrong usage."""
     options = [option for command in COMMANDS for option in (*command.options, HELP)]
-    takes_value = {name: option.metavar is not None for option in options for name in option.names if name.startswith("--")}
+    takes_value = {name: option.metavar is not None for option in options for name in option.names
+                   if name.startswith("--")}
     long_name = {name: option.names[-1] for option in options for name in option.names if not name.startswith("--")}
     line = split_line(argv, {**takes_value, "--version": False}, {**long_name, "-V": "--version"})
     command, words, named = _command_of(line)
@@ -6710,7 +6770,8 @@ def _refuse_near_miss(line: Line) -> None:
         word = line.words[0]
         for name in (*BY_NAME, *RESERVED):
             if one_edit_apart(word, name):
-                raise OrchError(f'"{printable(word)}" is no command; did you mean "{name}"? For a prompt use: orch run {printable(word)}')
+                raise OrchError(f'"{printable(word)}" is no command; did you mean "{name}"? '
+                                f'For a prompt use: orch run {printable(word)}')
 
 
 def one_edit_apart(one: str, other: str) -> bool:
@@ -6729,15 +6790,17 @@ def one_edit_apart(one: str, other: str) -> bool:
 def build_parser(command: Command) -> argparse.ArgumentParser:
     """The argparse parser of one command's options."""
     import argparse
-    parser = argparse.ArgumentParser(prog=f"orch {command.name}", usage=f"orch {command.name} [options] {command.words}".rstrip(),
-                                     description=command.help[0].upper() + command.help[1:] + ".", allow_abbrev=False, add_help=False,
+    parser = argparse.ArgumentParser(prog=f"orch {command.name}",
+                                     usage=f"orch {command.name} [options] {command.words}".rstrip(),
+                                     description=command.help[0].upper() + command.help[1:] + ".",
+                                     allow_abbrev=False, add_help=False,
                                      epilog=f"example: {command.example}" if command.example else None)
     for option in (*command.options, HELP):
         if option.metavar is None:
             parser.add_argument(*option.names, action="store_true", help=option.help)
         else:
-            parser.add_argument(*option.names, metavar=option.metavar, type=option.kind, help=option.help, default=option.default,
-                                choices=option.choices or None)
+            parser.add_argument(*option.names, metavar=option.metavar, type=option.kind, help=option.help,
+                                default=option.default, choices=option.choices or None)
     return parser
 
 
@@ -6746,7 +6809,8 @@ def _parse_options(command: Command, options: Sequence[str]) -> dict[str, Any]:
 
     def refuse(message: str) -> NoReturn:
         raise OrchError(f"{message}; see `orch {command.name} --help`")
-    parser.error = refuse                                  # type: ignore[method-assign]  # the documented hook wants a subclass
+    # the documented hook wants a subclass
+    parser.error = refuse                                  # type: ignore[method-assign]
     return vars(parser.parse_args(list(options)))
 
 
@@ -6782,7 +6846,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(err.code)
     except BrokenPipeError:
         code = Exit.PIPE
-    except Exception:                                      # noqa: BLE001  (the last resort: a bug is told as one)
+    except Exception:                                      # the last resort: a bug is told as one
         import traceback
         traceback.print_exc()
         code = Exit.BUG

@@ -17,8 +17,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = (ROOT / "orch.py").read_text(encoding="utf-8")
 TREE = ast.parse(SOURCE)
-FUNCTIONS = [node for node in ast.walk(TREE) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-CLASSES = [node for node in ast.walk(TREE) if isinstance(node, ast.ClassDef)]
+NODES = list(ast.walk(TREE))
+FUNCTIONS = [node for node in NODES if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+CLASSES = [node for node in NODES if isinstance(node, ast.ClassDef)]
 BANNER = re.compile(r"^# === ([A-Z][A-Z ]*[A-Z]) (=+)$", re.M)
 ROW = re.compile(r"^ *([A-Z]{3,}) {2,}(\S.*?) {2,}(pure|I/O)$", re.M)
 AGENTS = ("claude", "codex", "opencode", "gemini", "copilot")
@@ -54,7 +55,7 @@ def section_of(line):
 def nodes_of(section):
     """The nodes of the tree that begin inside a section."""
     first, last = section_lines()[section]
-    return [node for node in ast.walk(TREE) if first <= getattr(node, "lineno", 0) <= last]
+    return [node for node in NODES if first <= getattr(node, "lineno", 0) <= last]
 
 
 PURE = [name for name, _, kind in map_rows() if kind == "pure"]
@@ -112,13 +113,20 @@ def test_no_section_uses_one_below_it():
 
 def is_local(node):
     """Whether a name is a parameter or variable of a function around it."""
-    for function in FUNCTIONS:
-        if function.lineno <= node.lineno <= function.end_lineno:
-            bound = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
-            bound |= {name.id for name in ast.walk(function) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
-            if node.id in bound:
-                return True
-    return False
+    return any(node.id in bound_in(function) for function in functions_at(node.lineno))
+
+
+@functools.cache
+def functions_at(line):
+    """The functions around a line."""
+    return [function for function in FUNCTIONS if function.lineno <= line <= function.end_lineno]
+
+
+@functools.cache
+def bound_in(function):
+    """The names of a function's parameters and variables."""
+    return {node.arg if isinstance(node, ast.arg) else node.id for node in ast.walk(function)
+            if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))}
 
 
 # === PURE CORE, THIN SHELL ===============================================
@@ -128,7 +136,8 @@ IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint"}
 IMPURE_ATTRIBUTES = {"time": {"time", "monotonic", "perf_counter", "sleep", "localtime"}, "signal": {"signal", "raise_signal"},
                      "sys": {"stdin", "stdout", "stderr", "argv", "exit"}}
 CLOCKS = {"now", "utcnow", "today", "getenv", "environ"}
-ANNOTATIONS = {id(part) for node in ast.walk(TREE)
+CALLED = {id(node.func) for node in NODES if isinstance(node, ast.Call)}
+ANNOTATIONS = {id(part) for node in NODES
                for note in (getattr(node, "annotation", None), getattr(node, "returns", None)) if note is not None
                for part in ast.walk(note)}
 
@@ -153,20 +162,19 @@ def test_a_pure_section_touches_nothing_outside(section):
 
 def is_field(node):
     """Whether `.now` and the like is read as a value's field rather than called."""
-    calls = [call.func for call in ast.walk(TREE) if isinstance(call, ast.Call)]
-    return node.attr in ("now", "today") and not any(node is func for func in calls)
+    return node.attr in ("now", "today") and id(node) not in CALLED
 
 
 def attributes(module, names):
     """Functions that name `module.attr` for an attr of `names`; "" for the top level."""
-    return {owner_of(node) for node in ast.walk(TREE)
+    return {owner_of(node) for node in NODES
             if isinstance(node, ast.Attribute) and node.attr in names and id(node) not in ANNOTATIONS
             and isinstance(node.value, ast.Name) and node.value.id == module}
 
 
 def owner_of(node):
     """The innermost function around a node, or ""."""
-    around = [function for function in FUNCTIONS if function.lineno <= node.lineno <= function.end_lineno]
+    around = functions_at(node.lineno)
     return max(around, key=lambda function: function.lineno).name if around else ""
 
 
@@ -177,7 +185,7 @@ def test_one_function_starts_processes():
 
 
 def test_no_shell_anywhere():
-    assert not [node for node in ast.walk(TREE) if isinstance(node, ast.keyword) and node.arg == "shell"]
+    assert not [node for node in NODES if isinstance(node, ast.keyword) and node.arg == "shell"]
     assert "os.system" not in SOURCE and "os.popen" not in SOURCE
 
 
@@ -187,40 +195,39 @@ def test_one_function_takes_locks_and_one_replaces_files():
 
 
 def test_only_main_catches_everything_and_only_the_last_line_exits():
-    broad = [owner_of(node) for node in ast.walk(TREE) if isinstance(node, ast.ExceptHandler)
+    broad = [owner_of(node) for node in NODES if isinstance(node, ast.ExceptHandler)
              and (node.type is None or {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)}
                   & {"Exception", "BaseException"})]
     assert set(broad) <= {"main"}
-    exits = [node.lineno for node in ast.walk(TREE) if isinstance(node, ast.Attribute) and node.attr == "exit"
+    exits = [node.lineno for node in NODES if isinstance(node, ast.Attribute) and node.attr == "exit"
              and isinstance(node.value, ast.Name) and node.value.id == "sys"]
     assert exits == [SOURCE.rstrip("\n").count("\n") + 1]
-    assert not [node for node in ast.walk(TREE) if isinstance(node, ast.Name) and node.id == "SystemExit"
-                and not any(isinstance(handler, ast.ExceptHandler) and handler.lineno == node.lineno for handler in ast.walk(TREE))]
+    assert not [node.lineno for node in NODES if isinstance(node, ast.Raise) and "SystemExit" in ast.unparse(node)]
 
 
 def test_no_globals_and_no_inheritance_but_of_exceptions_and_enums():
-    assert not [node for node in ast.walk(TREE) if isinstance(node, ast.Global)]
+    assert not [node for node in NODES if isinstance(node, ast.Global)]
     bases = {ast.unparse(base) for node in CLASSES for base in node.bases}
     assert not [base for base in bases if not re.search(r"Exception|Error|Enum|ArgumentParser|NamedTuple|str|int", base)], bases
 
 
 def test_an_agents_name_stands_in_the_tables_only():
     wrong = []
-    docstrings = {id(node.body[0].value) for node in ast.walk(TREE)
+    docstrings = {id(node.body[0].value) for node in NODES
                   if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None}
-    for node in ast.walk(TREE):
+    for node in NODES:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docstrings:
             continue
         if section_of(node.lineno) != "TABLES" and re.search(rf"\b({'|'.join(AGENTS)})\b", node.value, re.I):
             wrong.append(f"line {node.lineno}: {node.value[:60]!r}")
-    names = [f"line {node.lineno}: {node.id}" for node in ast.walk(TREE) if isinstance(node, ast.Name)
+    names = [f"line {node.lineno}: {node.id}" for node in NODES if isinstance(node, ast.Name)
              and node.id.lower() in AGENTS and section_of(node.lineno) != "TABLES"]
     assert wrong + names == []
 
 
 def test_no_model_and_no_price_stands_in_the_code():
     code = "\n".join(line.partition("  #")[0] for line in SOURCE.splitlines() if not line.lstrip().startswith("#"))
-    strings = [node.value for node in ast.walk(TREE) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    strings = [node.value for node in NODES if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     assert not re.search(r"per[_ ]million|price", code, re.I)
     assert not [text for text in strings if re.fullmatch(r"(gpt|claude|gemini)-[\w.-]*\d[\w.-]*", text)]
 
@@ -239,7 +246,7 @@ def test_importing_does_nothing():
 
 def test_only_the_standard_library_is_imported():
     names = set()
-    for node in ast.walk(TREE):
+    for node in NODES:
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
