@@ -2291,13 +2291,16 @@ class Launch:
     stdin: str | None = None
 
 
-def build_launch(agent: Agent, model: str | None, effort: str | None, access: str, prompt: str, *,
-                 context: Sequence[str] = (), session: str | None = None) -> Launch:
+def build_launch(candidate: Candidate, access: str, prompt: str, context: Sequence[str],
+                 session: str | None = None) -> Launch:
     """The argument list for one attempt; a prompt too long for an argument goes through standard input.
 
-    Raises OrchError where the prompt is too long and the agent takes none through standard input.
+    `context` are the flags of the context, `session` is the one to resume. Raises OrchError where the
+    prompt is too long and the agent takes none through standard input.
     """
-    flags = [*_filled(agent.model_args, "{model}", model), *_filled(agent.effort_args, "{effort}", effort),
+    agent = candidate.agent
+    flags = [*_filled(agent.model_args, "{model}", candidate.model),
+             *_filled(agent.effort_args, "{effort}", candidate.effort),
              *agent.access_args.get(access, ()), *context]
     if agent.flags == "before":
         head = [*agent.command, *flags, *agent.subcommand, *agent.args]
@@ -5410,8 +5413,7 @@ class Watch:
         """The argument list."""
         candidate, config = self.task.candidate, self.run_.config
         flags = config.contexts.get(self.task.context or "", {}).get(self.agent.name, ())
-        return build_launch(self.agent, candidate.model, candidate.effort, self.run_.access(self.task.kind),
-                            self.task.prompt, context=flags, session=self.task.session)
+        return build_launch(candidate, self.run_.access(self.task.kind), self.task.prompt, flags, self.task.session)
 
     def note(self) -> dict[str, Any]:
         """What the note of a running attempt says."""
@@ -6126,9 +6128,8 @@ def _changed_now(world: World) -> Sequence[str]:
 
 
 def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
-    launch = build_launch(candidate.agent, candidate.model, candidate.effort, request.access or config.access,
-                          request.prompt,
-                          context=config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()))
+    flags = config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ())
+    launch = build_launch(candidate, request.access or config.access, request.prompt, flags)
     return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
             "retry_at": render_time(candidate.retry_at),
             "argv": [os.fsencode(a).decode("utf-8", "replace") for a in launch.argv],
