@@ -182,6 +182,7 @@ class Agent:
     effort_args: tuple[str, ...] = ()
     access_args: Mapping[str, tuple[str, ...]] = {}       # read, edit, full
     resume_args: tuple[str, ...] = ()                     # ("--resume", "{session}")
+    usage_args: tuple[str, ...] = ()                      # ("--usage-file={usage_file}",), where tokens come in a file
     output: str = "text"                                  # a key of FORMATS
     env: Mapping[str, str] = {}
     unset_env: tuple[str, ...] = ()
@@ -588,7 +589,7 @@ ON_DAY = {"date": _on_date, "day": _on_named_day, "weekday": _on_weekday, "clock
 
 ASSIGNED = r"[\"'\\\s:=>\[]{1,9}"                            # between a machine's name and its value
 ANCHOR = (r"(?<![a-z_])(?:reset(?:s|ting)?|refresh(?:e[sd])?|renew(?:s|ed)?|replenish(?:e[sd])?|restored|"
-          r"retry(?:ing)?|again|wait|available|until|back|resumes?|continue|lift(?:s|ed)|"
+          r"retry|again|wait|available|until|back|resumes?|continue|lift(?:s|ed)|"
           r"(?:cycle|period|window) ends|remaining|cool-?down)(?![a-z_\d])|将[在于]|请[在于]|重置(?:时间)?")
 LEADS = (r"(?:at|on|in|by|after|for|from|until|within|about|around|approximately|approx\.?|roughly|least|"
          r"up to|another|again|time|date|is|than|under|next|this|daily|weekly|later|the)(?![a-z])")
@@ -607,6 +608,8 @@ HEADS = (                   # in order of authority
     ("prose", rf"(?:{ANCHOR})(?:{WORDS}{GAP}\(?(?:{LEADS}|(?={NAMED})))??"
               rf"{GAP}[:=~(\"'*·∙•：-]{{0,3}}{GAP}(?={STARTS}|{NAMED})",
      (_stated_epoch, _after_duration, _clock_moment)),
+    # the program's own plan, which may add a random delay to what the server said
+    ("plan", rf"(?<![a-z_])retrying(?:{WORDS}{GAP}{LEADS})?{GAP}(?=\d)", (_after_duration, _clock_moment)),
 )
 
 # === PARSE ================================================================
@@ -620,6 +623,7 @@ ANSWER_CHARS = 4 << 20            # of a longer answer the tail is kept
 LINE_BYTES = 8 << 20              # a longer line is skipped
 NOTE_CHARS = 64 << 10             # of an error text or a server's body
 WARNINGS = 20                     # of one attempt; more are counted, not kept
+DENIED = "permission denied"      # begins the warning about a tool that an agent was refused
 
 
 @value
@@ -629,6 +633,7 @@ class Format:
     settle: Callable[[Draft, Ended], None]
     machine: bool = True              # False: plain text, which may be shown as it comes
     stream: str = "stdout"            # the stream that carries the events
+    read_usage: Callable[[str], Usage | None] | None = None   # of the file that `usage_args` made the agent write
 
 
 class Draft:
@@ -955,7 +960,7 @@ def _claude_result(draft: Draft, event: dict[str, Any]) -> str | None:
     for denial in _list(event.get("permission_denials"))[: 10 * WARNINGS]:
         tool = _text(_dict(denial).get("tool_name")) or "a tool"
         target = _activity(tool, _dict(denial).get("tool_input")) or ""
-        draft.warn(f"permission denied: {tool} ({target})" if target else f"permission denied: {tool}")
+        draft.warn(f"{DENIED}: {tool} ({target})" if target else f"{DENIED}: {tool}")
     draft.fields["session_id"] = _text(event.get("session_id")) or draft.fields.get("session_id")
     draft.fields["cost_usd"] = _money(event.get("total_cost_usd"))
     return None
@@ -1050,7 +1055,7 @@ def _opencode_tool(draft: Draft, event: dict[str, Any]) -> str | None:
     part = _opencode_session(draft, event)
     state = _dict(part.get("state"))
     if state.get("status") == "error" and "permission" in _text(state.get("error")):
-        draft.warn(f"permission denied: {_text(part.get('tool'))}")
+        draft.warn(f"{DENIED}: {_text(part.get('tool'))}")
     return _activity(part.get("tool"), state.get("input"))
 
 
@@ -1217,7 +1222,7 @@ def _copilot_tool_end(draft: Draft, event: dict[str, Any]) -> str | None:
     data = _dict(event.get("data"))
     if _dict(data.get("error")).get("code") == "denied":
         tool = _text(_dict(_dict(data.get("toolTelemetry")).get("properties")).get("command"))
-        draft.warn(f"permission denied: {tool or 'a tool'}")
+        draft.warn(f"{DENIED}: {tool or 'a tool'}")
     return None
 
 
@@ -1281,7 +1286,7 @@ FORMATS: Mapping[str, Format] = {
         "assistant.message": _copilot_message, "tool.execution_start": _copilot_tool,
         "tool.execution_complete": _copilot_tool_end, "model.call_failure": _copilot_failure,
         "session.error": _copilot_error, "result": _copilot_result,
-    }), _settle_error),
+    }), _settle_error, read_usage=parse_copilot_usage),
 }
 
 # Lines that only a CLI's own error begins with, for an agent that says nothing
@@ -1295,6 +1300,10 @@ FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt
                  r"|npm (?:error|ERR!)|toomanyrequests\b|\$ ")
 # For an agent that says nothing: a line that tells of a retry going on
 GENERIC_RETRIES = r"(?i:.*\b(?:retry|retrying|waiting|try again|attempt \d+)\b)"
+
+OPENCODE_READER = json.dumps({"agent": {"orch-read": {"mode": "primary", "permission": {
+    "*": "deny", **dict.fromkeys(("edit", "write", "patch", "bash", "task", "external_directory"), "deny"),
+    **dict.fromkeys(("read", "grep", "glob", "list", "webfetch", "todowrite"), "allow")}}}})
 
 AGENTS: tuple[Agent, ...] = (
     Agent(
@@ -1394,9 +1403,9 @@ AGENTS: tuple[Agent, ...] = (
         args=("--format", "json", "--print-logs", "--log-level", "WARN"),
         model_args=("-m", "{model}"),
         effort_args=("--variant", "{effort}"),
-        # the plan agent may not edit; a user's settings may change it, so the variable denies once more
-        access_args={"read": ("--agent", "plan"), "edit": (), "full": ("--auto",)},
-        access_env={"read": {"OPENCODE_PERMISSION": '{"edit": "deny", "bash": "deny"}'}},
+        # its plan agent is a user's to change, so `read` brings an agent of its own; 1.18.33 takes this variable last
+        access_args={"read": ("--agent", "orch-read"), "edit": (), "full": ("--auto",)},
+        access_env={"read": {"OPENCODE_CONFIG_CONTENT": OPENCODE_READER}},
         resume_args=("--session", "{session}"),
         output="opencode-json",
         env={"OPENCODE_DISABLE_AUTOUPDATE": "1"},
@@ -1460,6 +1469,7 @@ AGENTS: tuple[Agent, ...] = (
             "full": ("--allow-all-tools", "--allow-all-paths"),
         },
         resume_args=("--resume={session}",),
+        usage_args=("--usage-output-file={usage_file}",),
         output="copilot-json",
         env={"COPILOT_AUTO_UPDATE": "false"},
         login_hint="run `copilot` and then /login, or set GH_TOKEN",
@@ -1539,7 +1549,7 @@ VETOES: tuple[tuple[str, str], ...] = (
     ("overloaded", r"not your usage limit"),
     ("overloaded", r"overloaded|at capacity|no capacity (?:available|left)"
                    r"|(?:high|heavy) (?:demand|load|traffic)|server-side issue"),
-    ("context", r"context (?:length|window|limit|size)|maximum context|prompt (?:is )?too (?:long|large)"
+    ("context", r"context (?:length|window|limit|size)|maximum context|prompt (?:is |as )?too (?:long|large)"
                 r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
                 r"|exceeds the maximum number of tokens|too many (?:input )?tokens"
                 r"|context_length_exceeded|ran out of room"),
@@ -1668,7 +1678,7 @@ SCHEMA: Mapping[str, Any] = _object(
         command={**_TEXTS, "minItems": 1}, subcommand=_TEXTS, args=_TEXTS, flags={"enum": ["after", "before"]},
         prompt_args=_TEXTS, stdin_args={"type": ["array", "null"], "items": _TEXT},
         model_args=_TEXTS, effort_args=_TEXTS, access_args=_object(read=_TEXTS, edit=_TEXTS, full=_TEXTS),
-        resume_args=_TEXTS, output={"enum": sorted(FORMATS)}, env=_VARIABLES, unset_env=_TEXTS,
+        usage_args=_TEXTS, resume_args=_TEXTS, output={"enum": sorted(FORMATS)}, env=_VARIABLES, unset_env=_TEXTS,
         login_check=_TEXTS, login_hint=_TEXT, install_hint=_TEXT, capabilities=_TEXTS,
         verdict_lines={"type": "string", "x-kind": "regex"}, verdict_stream={"enum": ["stdout", "stderr", "both"]},
         verdict_last=_COUNT, limit_patterns=_PATTERNS, auth_patterns=_PATTERNS, enabled=_FLAG)},
@@ -2405,6 +2415,16 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     return _one_line(limit[1]) if limit else None
 
 
+def _message_in(line: str) -> str:
+    """The message that a line of a log carries, or the line.
+
+    >>> _message_in('level=ERROR message="stream error" error.error="APIError: limit reached"')
+    'APIError: limit reached'
+    """
+    found = re.search(r'\berror(?:\.error|\.message)?="((?:[^"\\\\]|\\\\.)+)', line)
+    return found.group(1) if found else line
+
+
 BRIEF_WAIT_S = 30                 # a retry this near is no sitting
 _RETRY_EVENTS = (("rate limit", r'"(?:error_status|statusCode)": ?429\b|"error": ?"rate_limit"'),)
 
@@ -2433,7 +2453,7 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
     evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
     if evidence or ended.stopped == "limit":
         verdict = _limited(agent, evidence or "", Report(), clock, ("retries at a limit", evidence or ""))
-        return replaced(verdict, error=f"sat at its limit: {evidence or 'no output'}")
+        return replaced(verdict, error=f"sat at its limit: {_message_in(evidence or 'no output')}")
     told = {"timeout": "timed out", "silent": "was silent for too long"}.get(ended.stopped, ended.stopped)
     error_class = ended.stopped if ended.stopped in ("timeout", "silent") else "signal"
     return Verdict(FAILED, error_class, told, rule="stopped by orch", evidence=ended.stopped)
@@ -2462,7 +2482,9 @@ def _judge_exit_zero(agent: Agent, ended: Ended, report: Report, prompt: str, cl
     if report.raw:
         return Verdict(OK, rule="exit 0", evidence="exit status 0")
     told = "ended without its final event" if ended.stdout.strip() else "printed no answer"
-    return Verdict(FAILED, "unknown", told, rule="no final event", evidence="exit status 0")
+    denied = next((text for text in report.warnings if text.startswith(DENIED)), "")
+    error_class, more = ("permission", f" ({denied})") if denied else ("unknown", "")
+    return Verdict(FAILED, error_class, told + more, rule="no final event", evidence="exit status 0")
 
 
 def _judge_start(ended: Ended) -> Verdict | None:
@@ -3857,16 +3879,16 @@ class Process:
     start: str                                             # start time in clock ticks: tells a reused pid
 
 
-def process_table() -> dict[int, Process]:
-    """All living processes, from /proc, else from ps (without start times)."""
+def process_table(newer_than: int | None = None) -> dict[int, Process]:
+    """All living processes, from /proc, else from ps (without start times); or those with a pid given out later."""
     if not os.path.isdir("/proc/self"):
         return _table_from_ps()
-    table = {}
-    for name in os.listdir("/proc"):
-        row = read_process(int(name)) if name.isdigit() else None
-        if row:
-            table[row.pid] = row
-    return table
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    if newer_than is not None:
+        with open("/proc/loadavg", "rb") as file:
+            last = int(file.read().split()[-1])            # the pid given out last; pids wrap around
+        pids = [p for p in pids if (newer_than < p <= last if newer_than <= last else p > newer_than or p <= last)]
+    return {row.pid: row for row in map(read_process, pids) if row is not None}
 
 
 def read_process(pid: int) -> Process | None:
@@ -3888,13 +3910,16 @@ def _table_from_ps() -> dict[int, Process]:
             for r in rows if len(r) == 4 and not r[3].startswith("Z")}
 
 
-def family(marker: str, root: int | None, known: Mapping[int, str], newer_than: int = 0) -> dict[int, str]:
-    """The living processes of an attempt, {pid: start time}: its group and session, its descendants, all that carry
-    its marker, and those found before (`known`)."""
-    table = process_table()
+def family(marker: str, root: int | None, known: Mapping[int, str],
+           table: Mapping[int, Process] | None = None) -> dict[int, str]:
+    """The living processes of an attempt, {pid: start time}.
+
+    Its group and session (`root`), all that carry its marker, those found before (`known`), and their descendants.
+    """
+    table = process_table() if table is None else table
     needle = b"\0ORCH_ATTEMPT_ID=" + os.fsencode(marker) + b"\0"
-    mine = {pid for pid, p in table.items() if pid > newer_than and (
-        (root is not None and root in (p.group, p.session)) or known.get(pid) == p.start or _carries(pid, needle))}
+    mine = {pid for pid, p in table.items() if (root is not None and root in (p.group, p.session))
+            or known.get(pid) == p.start or _carries(pid, needle)}
     grew = True
     while grew:
         children = {pid for pid, p in table.items() if p.parent in mine} - mine
@@ -3939,11 +3964,9 @@ def stop_family(marker: str) -> int:
 
 
 def orphans(marker: str, pid: int) -> list[int]:
-    """List what an agent that ended by itself left running.
+    """List what an agent that ended by itself left running."""
+    return sorted(family(marker, pid, {}, process_table(newer_than=pid)))
 
-    Only younger processes are looked at, which pids tell well enough.
-    """
-    return sorted(family(marker, pid, {}, newer_than=pid))
 
 # === FILES ================================================================
 # The clock, the home directory, locks and the one atomic replace. Every writer takes
@@ -5379,6 +5402,21 @@ def agent_environment(env: Mapping[str, str], agent: Agent, extra: Mapping[str, 
     return {**kept, **mine, **extra}
 
 
+def merged_json(old: str, new: str) -> str:
+    """A variable that holds JSON, with the caller's own object kept where ours says nothing.
+
+    >>> merged_json('{"a": {"b": 1}}', '{"a": {"c": 2}}'), merged_json("x", "y")
+    ('{"a": {"b": 1, "c": 2}}', 'y')
+    """
+    try:
+        both = json.loads(old), json.loads(new)
+    except (ValueError, RecursionError):
+        return new
+    if not isinstance(both[0], dict) or not isinstance(both[1], dict):
+        return new
+    return json.dumps(_merge(*both))
+
+
 class Watch:
     """One attempt's process and what is understood of its output so far."""
 
@@ -5390,9 +5428,19 @@ class Watch:
         self.lines = {"stdout": Lines(), "stderr": Lines()}
         self.decoder: Any = None
         self.recent = ""                                   # the latest of both streams: does it sit at its limit?
+        self.folder = private_folder(run.world.env) if self.agent.usage_args else None
 
     def run(self) -> tuple[Ended, Report]:
         """Start the agent and watch it to its end."""
+        try:
+            ended, report = self.start()
+            return ended, replaced(report, usage=self.usage_in_file() or report.usage)
+        finally:
+            if self.folder is not None:
+                remove_folder(self.folder)
+
+    def start(self) -> tuple[Ended, Report]:
+        """Start the agent, watch it, and take its note away."""
         world, launch = self.run_.world, self.launch()
         note = self.run_.in_home(note_running, self.attempt_id, self.note())
         try:
@@ -5412,8 +5460,22 @@ class Watch:
     def launch(self) -> Launch:
         """The argument list."""
         candidate, config = self.task.candidate, self.run_.config
-        flags = config.contexts.get(self.task.context or "", {}).get(self.agent.name, ())
+        flags = [*config.contexts.get(self.task.context or "", {}).get(self.agent.name, ()),
+                 *(part.replace("{usage_file}", self.usage_path()) for part in self.agent.usage_args)]
         return build_launch(candidate, self.run_.access(self.task.kind), self.task.prompt, flags, self.task.session)
+
+    def usage_path(self) -> str:
+        """The file that the agent is told to write its tokens to."""
+        return os.path.join(self.folder or "", "usage.json")
+
+    def usage_in_file(self) -> Usage | None:
+        """The tokens that the agent wrote to a file."""
+        if self.folder is None or self.format.read_usage is None:
+            return None
+        try:
+            return self.format.read_usage(read_file(self.usage_path(), MAX_CONFIG_BYTES).decode("utf-8", "replace"))
+        except OSError:                                    # it wrote none
+            return None
 
     def note(self) -> dict[str, Any]:
         """What the note of a running attempt says."""
@@ -5426,6 +5488,7 @@ class Watch:
         """The agent's environment."""
         run, env = self.run_, self.run_.world.env
         access_env = self.agent.access_env.get(run.access(self.task.kind), {})
+        access_env = {name: merged_json(env.get(name, ""), text) for name, text in access_env.items()}
         own = {"ORCH_DEPTH": "1", "ORCH_AGENT": self.agent.name, "ORCH_MODEL": self.task.candidate.model or "",
                "ORCH_TASK_ID": run.task_id, "ORCH_ATTEMPT_ID": self.attempt_id, "ORCH_ROLE": ""}
         if not same_folder(env.get("PWD", ""), run.world.cwd):

@@ -221,14 +221,6 @@ def test_a_checkout_may_order_route_narrow_and_shorten(orch, fake, repo):
     assert "read-only" in " ".join(fake.calls[0].argv)
 
 
-def test_a_team_of_a_checkout_is_made_of_the_users_roles(orch, fake, repo):
-    orch.configure({"teams": {"mine": ["stranger"]}}, repo / ".orch" / "config.json")
-    fake("claude")
-    result = orch("--team", "mine", "hi")
-    assert result.code == 2
-    assert fake.calls == []
-
-
 def test_a_trusted_checkout_may_set_anything(orch, fake, repo):
     orch.configure({"trusted_projects": [str(repo)]})
     orch.configure({"agents": {"claude": {"env": {"X": "1"}}}}, repo / ".orch" / "config.json")

@@ -52,15 +52,3 @@ def test_a_dry_run_refuses_what_a_run_refuses(orch, fake):
     fake("claude")
     assert orch("-n", "-a", "claud", "hi").code == 2
     assert orch("-n", "").code == 2
-
-
-def test_a_dry_run_of_roles_shows_each(orch, fake):
-    orch.configure({"roles": {"planner": {"prompt": "You plan"}, "builder": {"prompt": "You build"}},
-                    "teams": {"duo": ["planner", "builder"]}})
-    before = (orch.home / "config.json").read_bytes()
-    fake("claude")
-    shown = orch("-n", "--team", "duo", "hi").out
-    assert "planner" in shown and "builder" in shown
-    assert fake.calls == []
-    assert [path.name for path in orch.home.iterdir()] == ["config.json"]
-    assert (orch.home / "config.json").read_bytes() == before

@@ -96,7 +96,7 @@ def test_jobs_keep_the_beginning_of_the_prompt_unless_told_not_to(orch, fake):
 def test_a_rejected_run_is_no_job(orch, fake):
     fake("claude", claude_ok())
     orch("go")
-    orch("--role", "nobody", "go")
+    orch("--agent", "nobody", "go")
     assert len(orch("jobs", "--json").json) == 1
 
 
@@ -116,7 +116,7 @@ def test_the_last_fifty_jobs_are_kept(orch, fake):
 def test_reading_commands_write_nothing(orch, fake):
     fake("claude")
     for command in (["status"], ["jobs"], ["usage"], ["cooldown", "list"], ["config"], ["config", "check"], ["config", "schema"],
-                    ["-n", "go"], ["explain", "--agent", "claude", "--exit", "1"], ["completion", "bash"]):
+                    ["-n", "go"], ["explain", "--agent", "claude", "--exit", "1"]):
         result = orch(*command)
         assert result.code == 0, (command, result)
         assert not orch.home.exists(), command

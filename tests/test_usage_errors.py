@@ -33,9 +33,9 @@ def refuse(orch, fake, *arguments, **how):
     (["--agent", "claud", "x"], 'claude'),
     (["--agent", "zzz", "x"], "zzz"),
     (["--context", "lean", "x"], "lean"),
-    (["--role", "nobody", "x"], "nobody"),
-    (["--roles", "nobody,other", "x"], "nobody"),
-    (["--team", "nobody", "x"], "nobody"),
+    (["runs"], "runs"),
+    (["mcp"], "mcp"),
+    (["completion", "bash"], "completion"),
     (["--cd", "/nonexistent/dir", "x"], "/nonexistent/dir"),
     (["--cd", __file__, "x"], __file__),
     (["--config", "/nonexistent/c.json", "x"], "/nonexistent/c.json"),
@@ -152,7 +152,7 @@ def test_a_broken_config_of_a_project_is_refused_too(orch, fake, repo):
 
 def test_json_prints_a_rejected_result(orch, fake):
     fake("claude")
-    result = orch("--json", "--role", "nobody", "hello")
+    result = orch("--json", "--agent", "nobody", "hello")
     value = json.loads(result.out)
     assert (result.code, value["status"], value["exit_code"], value["attempts"]) == (2, "rejected", 2, []), result
     assert "nobody" in value["error"]

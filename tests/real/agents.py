@@ -22,61 +22,69 @@ QUIET = {
 class Login(NamedTuple):
     """One way to run an agent."""
     agent: str
-    set_up: Callable[[Path, str], Mapping[str, str]]    # writes settings into HOME; returns the environment
-    few_retries: Mapping[str, str] = {}                 # environment under which it gives up soon
+    set_up: Callable[[Path, str, bool], Mapping[str, str]]    # see `log_in`
 
 
-def _claude(home: Path, url: str) -> Mapping[str, str]:
-    return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-test-000"}
+def log_in(login: str, home: Path, url: str, patient: bool = False) -> Mapping[str, str]:
+    """Write an agent's settings into its user's HOME, for a model at `url`; return its environment.
+
+    `patient`: it retries as often as it does for users; else as seldom as its settings allow.
+    """
+    return LOGINS[login].set_up(home, url, patient)
 
 
-def _claude_plan(home: Path, url: str) -> Mapping[str, str]:
-    return {"ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-test-000"}
+def _claude(home: Path, url: str, patient: bool) -> Mapping[str, str]:
+    return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-test-000", **({} if patient else {"CLAUDE_CODE_MAX_RETRIES": "0"})}
 
 
-CODEX_CONFIG = """
+def _claude_plan(home: Path, url: str, patient: bool) -> Mapping[str, str]:
+    key = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-test-000", "ANTHROPIC_API_KEY": ""}
+    return {**_claude(home, url, patient), **key}
+
+
+CODEX_QUIET = """
 model = "gpt-5.1-codex"
-model_provider = "pretend"
 check_for_update_on_startup = false
-analytics = {{ enabled = false }}
-feedback = {{ enabled = false }}
+analytics = { enabled = false }
+feedback = { enabled = false }
+"""
+CODEX_PROVIDER = """
+model_provider = "pretend"
 [model_providers.pretend]
 name = "pretend"
-base_url = "{url}/v1"
+base_url = "%s/v1"
 env_key = "OPENAI_API_KEY"
 wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
 supports_websockets = false
 """
-CODEX_PLAN_CONFIG = """
-model = "gpt-5.1-codex"
-openai_base_url = "{url}/v1"
-chatgpt_base_url = "{url}/backend-api"
-check_for_update_on_startup = false
-analytics = {{ enabled = false }}
-feedback = {{ enabled = false }}
+CODEX_ONE_TRY = """
+request_max_retries = 0
+stream_max_retries = 0
+"""
+CODEX_PLAN = """
+openai_base_url = "%s/v1"
+chatgpt_base_url = "%s/backend-api"
 """
 
 
-def _codex(home: Path, url: str) -> Mapping[str, str]:
-    _write(home / ".codex" / "config.toml", CODEX_CONFIG.format(url=url))
+def _codex(home: Path, url: str, patient: bool) -> Mapping[str, str]:
+    _write(home / ".codex" / "config.toml", CODEX_QUIET + CODEX_PROVIDER % url + ("" if patient else CODEX_ONE_TRY))
     return {"OPENAI_API_KEY": "sk-test-000"}
 
 
-def _codex_plan(home: Path, url: str) -> Mapping[str, str]:
+def _codex_plan(home: Path, url: str, patient: bool) -> Mapping[str, str]:
     """A ChatGPT login: unsigned tokens that are good for ten years."""
     claims = {"exp": 2_100_000_000, "email": "a@example.org",
               "https://api.openai.com/auth": {"chatgpt_plan_type": "plus", "chatgpt_account_id": "account-000", "chatgpt_user_id": "user-000"}}
     token = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({"alg": "none"}, claims, "x"))
-    _write(home / ".codex" / "config.toml", CODEX_PLAN_CONFIG.format(url=url))
+    _write(home / ".codex" / "config.toml", CODEX_QUIET + CODEX_PLAN % (url, url))
     _write(home / ".codex" / "auth.json", {
         "OPENAI_API_KEY": None, "last_refresh": "2099-01-01T00:00:00Z",
         "tokens": {"id_token": token, "access_token": token, "refresh_token": "rt-test-000", "account_id": "account-000"}})
-    return {}
+    return {"CODEX_REFRESH_TOKEN_URL_OVERRIDE": f"{url}/oauth/token"}
 
 
-def _opencode(home: Path, url: str) -> Mapping[str, str]:
+def _opencode(home: Path, url: str, patient: bool) -> Mapping[str, str]:
     model = {"name": "one", "limit": {"context": 200_000, "output": 8_000},
              "cost": {"input": 1, "output": 10, "cache_read": 0.1}}      # dollars for a million tokens
     _write(home / ".config" / "opencode" / "opencode.json", {
@@ -86,22 +94,23 @@ def _opencode(home: Path, url: str) -> Mapping[str, str]:
     return {}
 
 
-def _gemini(home: Path, url: str) -> Mapping[str, str]:
+def _gemini(home: Path, url: str, patient: bool) -> Mapping[str, str]:
     _write(home / ".gemini" / "settings.json", {
         "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
-        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False,
+                    **({} if patient else {"maxAttempts": 1})},
         "model": {"name": "gemini-2.5-flash"},                           # else it asks another model which to take
         "privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}})
     return {"GEMINI_API_KEY": "sk-test-000", "GOOGLE_GEMINI_BASE_URL": url}
 
 
-def _copilot(home: Path, url: str) -> Mapping[str, str]:
+def _copilot(home: Path, url: str, patient: bool) -> Mapping[str, str]:
     return {"COPILOT_PROVIDER_BASE_URL": f"{url}/v1", "COPILOT_PROVIDER_API_KEY": "sk-test-000", "COPILOT_MODEL": "gpt-5.1"}
 
 
 LOGINS: Mapping[str, Login] = {
-    "claude": Login("claude", _claude, {"CLAUDE_CODE_MAX_RETRIES": "0"}),
-    "claude-plan": Login("claude", _claude_plan, {"CLAUDE_CODE_MAX_RETRIES": "0"}),
+    "claude": Login("claude", _claude),
+    "claude-plan": Login("claude", _claude_plan),
     "codex": Login("codex", _codex),
     "codex-plan": Login("codex", _codex_plan),
     "opencode": Login("opencode", _opencode),

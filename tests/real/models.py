@@ -140,7 +140,7 @@ def _codex_limit(reset_at: int, minutes: int) -> Reply:
     left_s = reset_at - int(time.time())
     return Reply(429, {"error": {"type": "usage_limit_reached", "message": "The usage limit has been reached", "plan_type": "plus",
                                  "resets_at": reset_at, "resets_in_seconds": left_s}},
-                 {"x-codex-primary-used-percent": "100", "x-codex-primary-window-minutes": str(minutes),
+                 {"retry-after": str(left_s), "x-codex-primary-used-percent": "100", "x-codex-primary-window-minutes": str(minutes),
                   "x-codex-primary-reset-at": str(reset_at), "x-codex-primary-reset-after-seconds": str(left_s)})
 
 
@@ -158,6 +158,7 @@ def _gemini_quota(per: str, delay: str) -> Reply:
 
 
 Trouble = Callable[[str, int], Reply]
+SOON = {"retry_after": "1", "retry_after_ms": "100"}    # so that those who ask a broken server again do it soon
 ANTHROPIC_ERRORS: dict[str, Trouble] = {
     "usage_limit": lambda model, at: _anthropic_limit("five_hour", at),
     "weekly_limit": lambda model, at: _anthropic_limit("seven_day", at),
@@ -184,8 +185,8 @@ OPENAI_ERRORS: dict[str, Trouble] = {
     "no_model": lambda model, at: _openai(
         404, f"The model `{model}` does not exist or you do not have access to it.", "invalid_request_error", "model_not_found"),
     "overloaded": lambda model, at: _openai(
-        503, "Our servers are currently overloaded. Please try again later.", "service_unavailable_error", "server_is_overloaded"),
-    "server_error": lambda model, at: _openai(500, "The server had an error while processing your request.", "server_error", None),
+        503, "Our servers are currently overloaded. Please try again later.", "service_unavailable_error", "server_is_overloaded", **SOON),
+    "server_error": lambda model, at: _openai(500, "The server had an error while processing your request.", "server_error", None, **SOON),
     "context": lambda model, at: _openai(
         400, "Your input exceeds the context window of this model.", "invalid_request_error", "context_length_exceeded"),
 }
@@ -564,6 +565,8 @@ def _beside(path: str) -> Reply:
         return Reply(200, {"object": "list", "data": [{"id": "pretend", "object": "model", "created": 1, "owned_by": "x"}], "models": []})
     if path.endswith(("count_tokens", ":countTokens")):
         return Reply(200, {"input_tokens": 123, "totalTokens": 123})
+    if path == "oauth/token":
+        return Reply(401, {"error": {"code": "refresh_token_expired", "message": "Your refresh token has expired."}})
     return Reply(404, {"error": {"type": "not_found_error", "message": "not found"}})
 
 
