@@ -194,7 +194,10 @@ def test_real_agent_is_understood(row, played):
         row.login, row.scenario, attempt["outcome"], attempt["error_class"], done.result.code, _reset(row, done, attempt["retry_at"]),
         used and (used["input_tokens"], used["output_tokens"], used["cache_read_tokens"]), _cost(row, attempt["cost_usd"]),
         bool(attempt["session_id"]))
-    assert seen == row, f"{attempt}\n{done.result!r}\n{[request.step for request in done.play.requests]}"
+    wrong = [f"{name}: {got!r}, not {wanted!r}" for name, got, wanted in zip(Row._fields, seen, row) if got != wanted]
+    asked = " ".join(request.step for request in done.play.requests)
+    if wrong:
+        pytest.fail("; ".join(wrong) + f"\nerror: {attempt['error']}\nasked: {asked}\ntook: {done.took_s:.1f} s", pytrace=False)
     assert done.result.json["answer"] == (ANSWER if row.outcome == "ok" else None)
     assert done.made and done.made.strip() == "by the model" if "edit" in row.scenario else done.made is None
     assert not row.scenario.endswith("*") or done.took_s < 60, "orch lets it sit"
