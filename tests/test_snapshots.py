@@ -6,7 +6,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
