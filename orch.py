@@ -3621,6 +3621,8 @@ def printable(text: str, limit: int = 100_000) -> str:
     >>> printable("a\\x1b[31mred\\nb")
     'ared b'
     """
+    if len(text) <= limit and text.isprintable() and "  " not in text:    # nearly always
+        return text.strip()
     text = terminal_text(text[:limit * 2]).encode("utf-8", "replace").decode("utf-8")
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= limit else text[:limit - 1] + "…"
@@ -6889,7 +6891,9 @@ def one_edit_apart(one: str, other: str) -> bool:
 def build_parser(command: Command) -> argparse.ArgumentParser:
     """The argparse parser of one command's options."""
     import argparse
-    parser = argparse.ArgumentParser(prog=f"orch {command.name}",
+    # without a width each `add_argument` asks for the terminal's, and imports shutil for it
+    formatter = functools.partial(argparse.HelpFormatter, width=min(terminal_width(), 100) - 2)
+    parser = argparse.ArgumentParser(prog=f"orch {command.name}", formatter_class=formatter,
                                      usage=f"orch {command.name} [options] {command.words}".rstrip(),
                                      description=command.help[0].upper() + command.help[1:] + ".",
                                      allow_abbrev=False, add_help=False,
@@ -6904,6 +6908,9 @@ def build_parser(command: Command) -> argparse.ArgumentParser:
 
 
 def _parse_options(command: Command, options: Sequence[str]) -> dict[str, Any]:
+    if not options:                                        # a third of what orch itself costs, for nothing
+        return {option.names[-1].lstrip("-").replace("-", "_"): option.default if option.metavar else False
+                for option in (*command.options, HELP)}
     parser = build_parser(command)
 
     def refuse(message: str) -> NoReturn:

@@ -39,6 +39,8 @@ class RealOrch(Orch):
         super().__init__(program, base, f"{FOLDER}/bin:{python_dir}:/usr/bin:/bin")
         self.models = models
         (base / "tmp").mkdir()
+        (self.user_home / ".cache").mkdir()
+        (self.user_home / ".cache" / "copilot").symlink_to(f"{FOLDER}/home/.cache/copilot")    # see install.py
         self.env.update(TMPDIR=str(base / "tmp"), TZ=ZONE, TERM="xterm", IS_SANDBOX="1", **QUIET)    # IS_SANDBOX: claude as root
         self.configure({"limit_grace": "3s"})
 
@@ -115,7 +117,7 @@ def mark():
 
 
 # === WHAT WAS PROVEN =====================================================
-# `@pytest.mark.proves(column)` on a test with an `agent` or a `row`: run.py makes a table of it.
+# `@pytest.mark.proves(column)` on a test with an `agent`, a `login` or a `row`: run.py makes a table of it.
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "proves(column): what a test of the real agents shows, for the README's table")
@@ -129,7 +131,7 @@ def pytest_runtest_makereport(item, call):
     if shows is None or not (call.when == "call" or report.failed or report.skipped):
         return
     given = item.callspec.params
-    agent = given["agent"] if "agent" in given else given["row"].login.partition("-")[0]
+    agent = (given.get("agent") or given.get("login") or given["row"].login).partition("-")[0]
     notes = [text for name, text in item.user_properties if name == "note"]
     item.config.stash[PROVEN].append([agent, shows.args[0], report.passed, notes])
 

@@ -57,6 +57,7 @@ def install() -> Path:
                 _install_one(agent, folder)
             _say(f"installed {_size_mb(folder)} MB in {time.monotonic() - began:.0f} s")
         _link_programs(folder)
+        _unpack_copilot(folder)
     return folder
 
 
@@ -118,6 +119,14 @@ def _link_programs(folder: Path) -> None:
         link = folder / "bin" / name
         link.unlink(missing_ok=True)
         link.symlink_to(program)
+
+
+def _unpack_copilot(folder: Path) -> None:
+    """Let Copilot CLI unpack itself once: it does so in each new HOME, 235 MB at a time; the tests link to these."""
+    home = folder / "home"
+    if not (home / ".cache" / "copilot").is_dir():
+        subprocess.run([str(folder / "bin" / "copilot"), "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
+                       env={"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": str(home), "COPILOT_AUTO_UPDATE": "false"})
 
 
 def _size_mb(folder: Path) -> int:

@@ -158,6 +158,7 @@ def _gemini_quota(per: str, delay: str) -> Reply:
 
 
 Trouble = Callable[[str, int], Reply]
+STRANGE = "messages.1: something odd was found here"     # a failure that has no name
 SOON = {"retry_after": "1", "retry_after_ms": "100"}    # so that those who ask a broken server again do it soon
 ANTHROPIC_ERRORS: dict[str, Trouble] = {
     "usage_limit": lambda model, at: _anthropic_limit("five_hour", at),
@@ -171,6 +172,7 @@ ANTHROPIC_ERRORS: dict[str, Trouble] = {
     "no_model": lambda model, at: _anthropic(404, "not_found_error", f"model: {model}"),
     "overloaded": lambda model, at: _anthropic(529, "overloaded_error", "Overloaded"),
     "server_error": lambda model, at: _anthropic(500, "api_error", "Internal server error"),
+    "strange": lambda model, at: _anthropic(400, "invalid_request_error", STRANGE),
     "context": lambda model, at: _anthropic(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
 }
 OPENAI_ERRORS: dict[str, Trouble] = {
@@ -187,6 +189,7 @@ OPENAI_ERRORS: dict[str, Trouble] = {
     "overloaded": lambda model, at: _openai(
         503, "Our servers are currently overloaded. Please try again later.", "service_unavailable_error", "server_is_overloaded", **SOON),
     "server_error": lambda model, at: _openai(500, "The server had an error while processing your request.", "server_error", None, **SOON),
+    "strange": lambda model, at: _openai(400, STRANGE, "invalid_request_error", "strange"),
     "context": lambda model, at: _openai(
         400, "Your input exceeds the context window of this model.", "invalid_request_error", "context_length_exceeded"),
 }
@@ -205,6 +208,7 @@ GEMINI_ERRORS: dict[str, Trouble] = {
         404, "NOT_FOUND", f"models/{model} is not found for API version v1beta, or is not supported for generateContent."),
     "overloaded": lambda model, at: _gemini(503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
     "server_error": lambda model, at: _gemini(500, "INTERNAL", "An internal error has occurred."),
+    "strange": lambda model, at: _gemini(400, "INVALID_ARGUMENT", STRANGE),
     "context": lambda model, at: _gemini(
         400, "INVALID_ARGUMENT", "The input token count (2100000) exceeds the maximum number of tokens allowed (1048576)."),
 }
