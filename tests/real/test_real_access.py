@@ -64,7 +64,7 @@ def test_edit_lets_a_real_agent_write_nothing_outside(real, outside, agent, reco
     play = real.log_in(agent, *tries, say())
     done = real.ask(agent, "--access", "edit")
     assert "by-tool" not in made(outside), done
-    assert play.conversation[3:], f"it was not asked for everything\n{done}" if agent != "opencode" else ""
+    assert len(play.conversation) == (3 if agent == "opencode" else 4), done     # opencode ends at what is refused
     if agent in NOT_CONFINED:
         assert made(outside), "it is confined now: the table of exceptions is out of date"
         record_property("note", NOT_CONFINED[agent])

@@ -24,7 +24,7 @@ def effort_of(request):
 
 @pytest.mark.proves("flags")
 @pytest.mark.parametrize("agent, model, asked", [
-    ("claude", "claude-sonnet-4-5", "claude-sonnet-4-5"), ("codex", "gpt-9-other", "gpt-9-other"),
+    ("claude", "claude-sonnet-5", "claude-sonnet-5"), ("codex", "gpt-9-other", "gpt-9-other"),
     ("opencode", "pretend/two", "two"), ("gemini", "gemini-2.5-pro", "gemini-2.5-pro"), ("copilot", "gpt-5.2", "gpt-5.2")])
 def test_model_and_effort_reach_the_model(real, agent, model, asked):
     play = real.log_in(agent, say())
