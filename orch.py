@@ -1170,6 +1170,7 @@ def _gemini_settle(draft: Draft, ended: Ended) -> None:
         if error and document.get("session_id") and not _quoted(draft, document):
             draft.events += 1
             draft.complete = True
+            draft.fields["session_id"] = _text(document.get("session_id")) or None
             _gemini_error(draft, error)
     status = _GEMINI_EXITS.get(ended.exit_code or 0)
     own = _GEMINI_OWN_EXITS.get(ended.exit_code or 0)
@@ -1401,6 +1402,7 @@ AGENTS: tuple[Agent, ...] = (
         subcommand=("run",),
         # the log is the only place where a retry at a limit shows: it can go on for days
         args=("--format", "json", "--print-logs", "--log-level", "WARN"),
+        prompt_args=(),                                    # 1.18.33 puts an argument with a space into quotes
         model_args=("-m", "{model}"),
         effort_args=("--variant", "{effort}"),
         # its plan agent is a user's to change, so `read` brings an agent of its own; 1.18.33 takes this variable last
@@ -1581,7 +1583,7 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
                 r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
                 r"|seat type|usage limit is set to|billing_error|please recharge"),
     ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium"
-                    r"|restricts"),
+                    r"|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
 )
 # Which model a limit is for: the name, or only that it is a model's
