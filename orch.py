@@ -4099,17 +4099,22 @@ def private_folder(env: Mapping[str, str]) -> str:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder of ours with all that is in it; never follows a link."""
+    """Remove a folder of ours with all that is in it; never follows a link. What cannot be removed stays."""
     for folder, folders, files in os.walk(path, topdown=False):
-        for name in files:
-            remove_file(os.path.join(folder, name))
-        for name in folders:
-            inner = os.path.join(folder, name)
-            if os.path.islink(inner):
-                remove_file(inner)
-            else:
-                os.rmdir(inner)
-    os.rmdir(path)
+        for name in (*files, *folders):
+            _discard(os.path.join(folder, name))
+    _discard(path)
+
+
+def _discard(path: str) -> None:
+    """Remove a file, a link or an empty folder, if it can be done: an agent may have been there before."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+    except OSError:
+        pass
 
 
 def try_lock(fd: int) -> bool:

@@ -281,3 +281,13 @@ def test_a_run_in_progress_is_shown_and_one_that_was_killed_is_settled(orch, fak
     assert list((orch.home / "cache" / "running").iterdir()) == []
     assert "aborted" in json.dumps(orch("jobs", "--json").json)
     assert orch("status").err == ""
+
+
+# --- what an agent does to orch's own files ------------------------------
+
+def test_an_agent_that_empties_the_temporary_folder_costs_no_answer(orch, fake, repo):
+    fake("claude", claude_ok("42", run=f"import shutil; [shutil.rmtree(e) for e in os.scandir({str(orch.base)!r})"
+                                       " if e.name.startswith('orch-')]"))
+    fake("codex")                                     # a second one, so that a snapshot is taken
+    result = orch("what?")
+    assert (result.code, result.out, result.err) == (0, "42\n", ""), result
