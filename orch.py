@@ -4652,8 +4652,10 @@ def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> in
 
 def forget_running(world: World, attempt_id: str, fd: int) -> None:
     """The attempt has ended."""
-    remove_file(os.path.join(running_folder(world), attempt_id + ".json"))
-    os.close(fd)
+    try:
+        remove_file(os.path.join(running_folder(world), attempt_id + ".json"))
+    finally:                                               # not before: a note without its lock looks like a dead run's
+        os.close(fd)
 
 
 def boot_id() -> str:
@@ -5503,7 +5505,7 @@ class Watch:
             return ended, finish(self.format, self.draft, ended)
         finally:
             if note is not None:
-                forget_running(world, self.attempt_id, note)
+                self.run_.in_home(forget_running, self.attempt_id, note)
 
     def launch(self) -> Launch:
         """The argument list."""

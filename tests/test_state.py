@@ -291,3 +291,11 @@ def test_an_agent_that_empties_the_temporary_folder_costs_no_answer(orch, fake, 
     fake("codex")                                     # a second one, so that a snapshot is taken
     result = orch("what?")
     assert (result.code, result.out, result.err) == (0, "42\n", ""), result
+
+
+def test_an_agent_that_replaces_the_home_by_a_file_costs_no_answer(orch, fake):
+    home = str(orch.home)
+    fake("claude", claude_ok("42", run=f"os.rename({home!r}, {home + '.away'!r}); open({home!r}, 'w').close()"))
+    result = orch("what?")
+    assert (result.code, result.out) == (0, "42\n"), result
+    assert len(result.notices) == 1, result
