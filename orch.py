@@ -4041,6 +4041,14 @@ def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
         return file.read()
 
 
+def read_json(path: str) -> Any:
+    """The JSON value that a regular file holds; raises OSError, and ValueError for what is no JSON."""
+    try:
+        return json.loads(read_file(path))
+    except RecursionError as err:
+        raise ValueError("nested too deeply") from err
+
+
 def replace_file(path: str, pieces: Iterable[bytes], *, keep_existing: bool = False) -> None:
     """Write a file so that it is there whole or not at all, 0600; the one place that replaces files.
 
@@ -4676,13 +4684,13 @@ def read_running(world: World) -> list[dict[str, Any]]:
     """The attempts noted as in progress, each with `alive`: whether its orch still lives (None: on another host)."""
     try:
         names = sorted(os.listdir(running_folder(world)))
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return []
     found = []
     for name in names:
         path = os.path.join(running_folder(world), name)
         try:
-            record = json.loads(read_file(path))
+            record = read_json(path)
         except (OSError, ValueError):
             record = None
         if isinstance(record, dict) and isinstance(record.get("marker"), str):
@@ -6431,7 +6439,7 @@ def read_readiness(world: World, agents: Sequence[Agent]) -> dict[str, bool | No
     from threading import Thread
     path, now = home_path(world, "cache", "readiness.json"), world.now()
     try:
-        cached = json.loads(read_file(path))
+        cached = read_json(path)
         fresh = {k: v["ok"] for k, v in cached.items() if 0 <= now - v["at"] < READINESS_S}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         fresh = {}

@@ -299,3 +299,18 @@ def test_an_agent_that_replaces_the_home_by_a_file_costs_no_answer(orch, fake):
     result = orch("what?")
     assert (result.code, result.out) == (0, "42\n"), result
     assert len(result.notices) == 1, result
+
+
+@pytest.mark.parametrize("kind", ["nested", "loop"])
+def test_unreadable_notes_of_running_attempts_cost_no_answer(orch, fake, kind):
+    cache = orch.home / "cache"
+    cache.mkdir(parents=True)
+    if kind == "nested":
+        (cache / "running").mkdir()
+        (cache / "running" / "x.json").write_text("[" * 100_000)
+    else:
+        (cache / "running").symlink_to("running")
+    fake("claude", claude_ok("42"))
+    result = orch("what?")
+    assert (result.code, result.out) == (0, "42\n"), result
+    assert len(result.notices) == (kind == "loop"), result
