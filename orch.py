@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import selectors
     import subprocess
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, BinaryIO, NoReturn, TypeVar
 
     from typing_extensions import dataclass_transform
 
@@ -4028,15 +4028,20 @@ class World:
     emit: Callable[..., None]         # emit(kind, **fields): tells of an event
 
 
+def open_file(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file without ever waiting for it; raises OSError for anything else."""
+    import stat
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(f"{path}: not a regular file")
+
+
 def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
     """The content of a regular file; raises OSError for anything else, or when it is larger."""
-    import stat
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path}: not a regular file")
-        if status.st_size > limit_bytes:
+    with open(open_file(path), "rb") as file:
+        if os.fstat(file.fileno()).st_size > limit_bytes:
             raise OSError(f"{path}: larger than {limit_bytes >> 20} MiB")
         return file.read()
 
@@ -4193,7 +4198,7 @@ def append_ledger(world: World, record: Mapping[str, Any]) -> None:
     make_folder(world.home)
     with locked(home_path(world, "usage.lock")):
         path = home_path(world, "usage.jsonl")
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        fd = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
         try:
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
@@ -4206,21 +4211,26 @@ def append_ledger(world: World, record: Mapping[str, Any]) -> None:
 
 
 def read_ledger(world: World) -> Iterator[dict[str, Any] | None]:
-    """Every record of the ledger, None for each corrupt line."""
+    """Every record of the ledger, None for each corrupt line; raises OrchError where it cannot be read."""
+    import io
+    with io.TextIOWrapper(open_ledger(world), encoding="utf-8", errors="replace", newline="\n") as file:
+        yield from parse_ledger(file)
+
+
+def open_ledger(world: World) -> BinaryIO:
+    """The ledger, open for reading, empty where there is none; raises OrchError where it cannot be read."""
+    path = home_path(world, "usage.jsonl")
     try:
-        with open(home_path(world, "usage.jsonl"), encoding="utf-8", errors="replace", newline="\n") as file:
-            yield from parse_ledger(file)
+        return open(open_file(path), "rb")
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return open(os.devnull, "rb")
+    except OSError as err:
+        raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
 
 
 def read_ledger_since(world: World, since: str) -> list[dict[str, Any] | None]:
     """The records at or after the ISO time `since`, read from the end: the cost does not grow with the ledger."""
-    try:
-        file = open(home_path(world, "usage.jsonl"), "rb")  # noqa: SIM115  (closed two lines on)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    with file:
+    with open_ledger(world) as file:
         size = file.seek(0, os.SEEK_END)
         for blocks in itertools.count(1):
             start = max(size - (64 << 10) * 2 ** blocks, 0)
@@ -4248,17 +4258,14 @@ def trim_ledger(world: World, keep_days: float) -> None:
     oldest = render_time(now - keep_days * 86400) or ""
     path = home_path(world, "usage.jsonl")
     with locked(home_path(world, "usage.lock")):
-        if keep_days and _has_older(path, oldest):
-            with open(path, "rb") as file:
+        if keep_days and _has_older(world, oldest):
+            with open_ledger(world) as file:
                 replace_file(path, (line for line in file if not _is_older(line, oldest)))
 
 
-def _has_older(path: str, oldest: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return _is_older(file.readline(), oldest)
-    except FileNotFoundError:
-        return False
+def _has_older(world: World, oldest: str) -> bool:
+    with open_ledger(world) as file:
+        return _is_older(file.readline(), oldest)
 
 
 def _is_older(line: bytes, oldest: str) -> bool:

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import claude_limit, claude_ok, codex_ok, needs_root, not_root
+from conftest import claude_limit, claude_ok, codex_ok, needs_root, not_root, one_line_error
 
 LEDGER_KEYS = {"at", "task_id", "agent", "model", "outcome", "error_class", "usage", "cost_usd", "duration_ms", "prompt_chars",
                "project", "role", "kind"}
@@ -314,3 +314,12 @@ def test_unreadable_notes_of_running_attempts_cost_no_answer(orch, fake, kind):
     result = orch("what?")
     assert (result.code, result.out) == (0, "42\n"), result
     assert len(result.notices) == (kind == "loop"), result
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_a_ledger_that_is_no_file_neither_hangs_nor_crashes(orch, fake, kind):
+    orch.home.mkdir()
+    os.mkfifo(orch.home / "usage.jsonl") if kind == "fifo" else (orch.home / "usage.jsonl").mkdir()
+    assert "usage.jsonl" in answered_with_one_warning(orch, fake)
+    for command in ("usage", "status"):
+        assert "usage.jsonl: cannot be read" in one_line_error(orch(command))
