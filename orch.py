@@ -6589,8 +6589,14 @@ def read_transcript(world: World, task: str) -> dict[str, Any]:
         names = []
     if not names or "/" in task:
         raise OrchError(f'no attempt of task "{printable(task)}" is kept; the last {KEEP_ATTEMPTS} that failed are')
-    record = json.loads(read_file(os.path.join(folder, names[-1])))
-    return dict(record)
+    path = os.path.join(folder, names[-1])
+    try:
+        record = read_json(path)
+        if all(isinstance(record[key], str) for key in ("stdout", "stderr", "prompt")) and "exit_code" in record:
+            return dict(record)
+        raise ValueError("not a kept attempt")
+    except (OSError, ValueError, TypeError, KeyError) as err:
+        raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
 
 
 def _assumed_at(given: Given, world: World, record: Mapping[str, Any]) -> float:

@@ -323,3 +323,12 @@ def test_a_ledger_that_is_no_file_neither_hangs_nor_crashes(orch, fake, kind):
     assert "usage.jsonl" in answered_with_one_warning(orch, fake)
     for command in ("usage", "status"):
         assert "usage.jsonl: cannot be read" in one_line_error(orch(command))
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", "[" * 100_000, '{"stdout": 1}', None])
+def test_a_kept_attempt_that_is_damaged_is_refused_in_one_line(orch, text):
+    folder = orch.home / "cache" / "attempts"
+    folder.mkdir(parents=True)
+    path = folder / "20260101T000000-aaaa.1.json"
+    os.mkfifo(path) if text is None else path.write_text(text)
+    assert f"{path}: cannot be read" in one_line_error(orch("explain", "--task", "20260101T000000-aaaa"))
