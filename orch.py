@@ -6544,7 +6544,7 @@ def cmd_explain(given: Given, world: World) -> int:
     """Say what orch would conclude from an agent's output, and why."""
     config = load_config(given, world)
     record = read_transcript(world, given["task"]) if given["task"] else _transcript_of(given, world)
-    name = given["agent"] or record.get("agent") or config.order[0]
+    name = given["agent"] or record.get("agent") or in_order(config)[0].name
     if name not in config.agents:
         raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; known: {", ".join(config.agents)}')
     ended = Ended(record["exit_code"], record.get("signal"), record.get("stopped"), record["stdout"], record["stderr"])

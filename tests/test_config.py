@@ -248,3 +248,9 @@ def test_the_config_of_a_directory_that_is_no_repository_is_not_read(orch, fake)
     fake.forgive_unused = True
     orch("hi")
     assert fake.names == ["claude"]
+
+
+def test_an_empty_order_is_no_bug(orch):
+    orch.configure({"order": []})
+    assert orch("explain").code == 0
+    assert orch("hi").code == 127
