@@ -4255,7 +4255,7 @@ def trim_ledger(world: World, keep_days: float) -> None:
     make_folder(home_path(world, "cache"))
     os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     os.utime(stamp, (now, now))
-    oldest = render_time(now - keep_days * 86400) or ""
+    oldest = render_time(max(now - keep_days * 86400, 0)) or ""
     path = home_path(world, "usage.jsonl")
     with locked(home_path(world, "usage.lock")):
         if keep_days and _has_older(world, oldest):

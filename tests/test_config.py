@@ -254,3 +254,11 @@ def test_an_empty_order_is_no_bug(orch):
     orch.configure({"order": []})
     assert orch("explain").code == 0
     assert orch("hi").code == 127
+
+
+@pytest.mark.parametrize("days", ["1e12", "1e999"])
+def test_the_ledger_may_be_kept_for_ever(orch, fake, days):
+    orch.configure('{"usage": {"keep_days": ' + days + '}}')
+    fake("claude", claude_ok("42"))
+    result = orch("hi")
+    assert (result.code, result.out, result.err) == (0, "42\n", ""), result
