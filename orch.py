@@ -5493,7 +5493,7 @@ class Watch:
         self.lines = {"stdout": Lines(), "stderr": Lines()}
         self.decoder: Any = None
         self.recent = ""                                   # the latest of both streams: does it sit at its limit?
-        self.folder = private_folder(run.world.env) if self.agent.usage_args else None
+        self.folder = usage_folder(run.world.env) if self.agent.usage_args else None
 
     def run(self) -> tuple[Ended, Report]:
         """Start the agent and watch it to its end."""
@@ -5526,7 +5526,7 @@ class Watch:
         """The argument list."""
         candidate, config = self.task.candidate, self.run_.config
         flags = [*config.contexts.get(self.task.context or "", {}).get(self.agent.name, ()),
-                 *(part.replace("{usage_file}", self.usage_path()) for part in self.agent.usage_args)]
+                 *(part.replace("{usage_file}", self.usage_path()) for part in self.agent.usage_args if self.folder)]
         return build_launch(candidate, self.run_.access(self.task.kind), self.task.prompt, flags, self.task.session)
 
     def usage_path(self) -> str:
@@ -5605,6 +5605,14 @@ class Watch:
             warn(f"{name} left running: process {', '.join(map(str, left[:5]))}{', ...' if left[5:] else ''}")
         if not self.format.machine and child.kept["stdout"].cut:
             warn(f"{name}: its output was too long; the middle of the answer is missing")
+
+
+def usage_folder(env: Mapping[str, str]) -> str | None:
+    """Where an agent writes its tokens; None where there is no room: they stay unknown then."""
+    try:
+        return private_folder(env)
+    except OSError:
+        return None
 
 
 def same_folder(one: str, other: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, git, one_line_error
+from conftest import claude_error, claude_ok, codex_ok, git, one_line_error, step
 
 GIT_LOCAL = {"GIT_DIR": "/elsewhere/.git", "GIT_INDEX_FILE": "/elsewhere/index", "GIT_WORK_TREE": "/elsewhere",
              "GIT_PREFIX": "sub/", "GIT_OBJECT_DIRECTORY": "/elsewhere/objects", "GIT_COMMON_DIR": "/elsewhere/.git",
@@ -125,3 +125,10 @@ def test_an_agent_gets_an_empty_standard_input(orch, fake):
     fake("claude", claude_ok())
     orch("hi", input="the caller's own")
     assert fake.call.stdin == b""
+
+
+def test_an_agent_that_writes_its_tokens_to_a_file_runs_where_there_is_no_room_for_one(orch, fake):
+    answer = '{"type":"assistant.message","data":{"content":"42"}}\n{"type":"result","exitCode":0}\n'
+    fake("copilot", step(stdout=answer))
+    result = orch("-a", "copilot", "hi", env={"TMPDIR": "/nonexistent"})
+    assert (result.code, result.out, result.err) == (0, "42\n", ""), result
