@@ -6057,7 +6057,7 @@ class Screen:
         if kind == "attempt_start":
             self.agent, self.streamed = event["agent"], False
         text = render_notice(event, self.world.now(), time.localtime, verbose=self.given["verbose"])
-        if text and not self.quiet:
+        if text:
             self.notice(text)
         elif kind == "text" and self.on_terminal:
             self.stream(event["text"])
@@ -6071,8 +6071,9 @@ class Screen:
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
-        self.erase()
-        write_err(f"orch: {text}\n")
+        if not self.quiet:
+            self.erase()
+            write_err(f"orch: {text}\n")
 
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""

@@ -1,6 +1,7 @@
 """What a run prints: the answer alone on standard output, everything else on standard error."""
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -182,3 +183,19 @@ def test_a_dumb_terminal_gets_no_escape_codes(orch, fake):
     os.close(leader)
     assert out == b"42\n"
     assert b"\x1b" not in shown
+
+
+@pytest.mark.parametrize("options", [[], ["-p"]])
+def test_quiet_says_nothing_of_standard_input(orch, fake, options):
+    fake("claude", claude_ok("42"), claude_ok("42"))
+    reader, writer = os.pipe()
+    try:
+        if not options:
+            os.write(writer, b"data that nobody asked for")
+        quiet = orch("-q", *options, "hi", stdin=reader)
+        loud = orch(*options, "hi", stdin=reader)
+    finally:
+        os.close(writer)
+        os.close(reader)
+    assert (quiet.code, quiet.out, quiet.err) == (0, "42\n", ""), quiet
+    assert len(loud.notices) == 1, loud
