@@ -2284,16 +2284,43 @@ def glob_matches(glob: str, path: str) -> bool:
     >>> glob_matches("*.css", "web/a.css"), glob_matches("web/**", "web/x/y.js"), glob_matches("web/*", "web/x/y.js")
     (True, True, False)
     """
-    pattern = "".join(_GLOB_PARTS.get(part, re.escape(part) if not part.startswith("[") else part.replace("[!", "[^"))
-                      for part in re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|.", glob.lstrip("/"), re.S))
-    anywhere = "" if "/" in glob else "(?:.*/)?"
-    try:
-        return re.fullmatch(anywhere + pattern, path, re.S) is not None
-    except re.error:                                       # a malformed [set]
-        return False
+    folders = glob.lstrip("/").split("/") if "/" in glob else ["**", glob]
+    return _run_matches([*folders, "*"] if folders[-1] == "**" else folders, path.split("/"), "**", _name_matches)
 
 
-_GLOB_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+def _run_matches(pattern: Sequence[str], parts: Sequence[str], star: str, same: Callable[[str, str], bool]) -> bool:
+    """Whether `parts` match a pattern in which `star` stands for any number of them.
+
+    Only the last star is ever tried anew. A regular expression would try them all: a glob comes with a
+    checkout, and twenty stars on a long name would never end.
+    """
+    at = seen = 0
+    again: tuple[int, int] | None = None
+    while seen < len(parts):
+        if at < len(pattern) and pattern[at] == star:
+            at += 1
+            again = (at, seen)
+        elif at < len(pattern) and same(pattern[at], parts[seen]):
+            at, seen = at + 1, seen + 1
+        elif again:
+            at, seen = again[0], again[1] + 1
+            again = (at, seen)
+        else:
+            return False
+    return all(part == star for part in pattern[at:])
+
+
+def _name_matches(glob: str, name: str) -> bool:
+    signs = ["*" if sign[0] == "*" else sign for sign in re.findall(r"\*+|\[[^\]]+\]|.", glob, re.S)]
+    return _run_matches(signs, name, "*", _sign_matches)
+
+
+def _sign_matches(sign: str, letter: str) -> bool:
+    if len(sign) == 1:
+        return sign in ("?", letter)
+    negated = sign[1] in "!^"
+    spans = re.findall(".-.|.", sign[1 + negated:-1], re.S)
+    return any(span[0] <= letter <= span[-1] for span in spans) != negated
 
 
 @value

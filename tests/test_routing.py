@@ -4,6 +4,8 @@ from __future__ import annotations
 import pytest
 from conftest import claude_ok, codex_ok, one_line_error
 
+import orch as orch_module
+
 
 def route_of(orch, *arguments, **how):
     """The agent that a dry run reports."""
@@ -191,3 +193,25 @@ def test_a_model_is_passed_as_two_arguments(orch, fake, agent, model):
     orch("-q", "--no-failover", "-a", agent, "-m", "m1", "hi")
     words = " ".join(fake.call.argv)
     assert " ".join(model) in words or "--model m1" in words or "--model=m1" in words
+
+
+@pytest.mark.parametrize(("glob", "path", "matches"), [
+    ("*.css", "a.css", True), ("*.css", "x/y/a.css", True), ("/*.css", "a.css", True), ("/*.css", "x/a.css", False),
+    ("web/**", "web/a", True), ("web/**", "web/x/y", True), ("web/**", "web", False), ("web/**", "other/web/a", False),
+    ("web/*", "web/a", True), ("web/*", "web/x/y", False), ("**/a", "a", True), ("**/a", "x/y/a", True),
+    ("x/**/a", "x/a", True), ("x/**/a", "x/1/2/a", True), ("x/**/a", "y/a", False), ("**", "x/y", True), ("**", "x", True),
+    ("a?c", "abc", True), ("a?c", "ac", False), ("a?c", "a/c", False), ("*a*b*", "xaxbx", True), ("*a*b*", "xbxax", False),
+    ("[a-c]x", "bx", True), ("[a-c]x", "dx", False), ("[!a-c]x", "dx", True), ("[!a-c]x", "ax", False), ("[z-a]", "z", False),
+    ("a[", "a[", True), ("a.c", "abc", False), ("*/a/**/b", "x/a/a/c/b", True), ("a/**/b/**/c", "a/b/b/x/c", True),
+])
+def test_a_glob_matches_as_in_gitignore(glob, path, matches):
+    assert orch_module.glob_matches(glob, path) is matches
+
+
+def test_a_glob_of_a_checkout_cannot_hang_a_run(orch, fake, repo):
+    orch.configure({"rules": [{"paths": [".orch/**", "*a" * 20 + "b", "**/a" * 20 + "/b"], "agent": "codex"}]},
+                   repo / ".orch" / "config.json")
+    (repo / ("a" * 60)).write_text("x")
+    fake("claude")
+    fake("codex")
+    assert route_of(orch, "hi", timeout=20) == "claude"
