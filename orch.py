@@ -2030,8 +2030,9 @@ def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
 
 
 def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
-    if key == "access":
-        return ACCESS_LEVELS.index(given) > ACCESS_LEVELS.index(below["access"])
+    if key == "access":                                    # how wide `own` is, nobody knows: only `read` is narrower
+        known = below["access"] != "own" or given == "own"
+        return ACCESS_LEVELS.index(given) > (ACCESS_LEVELS.index(below["access"]) if known else 0)
     if key in ("timeout", "idle_timeout", "deadline"):
         new_s, old_s = parse_duration(given), parse_duration(below[key])
         return new_s == 0 or (old_s != 0 and new_s > old_s)

@@ -262,3 +262,14 @@ def test_the_ledger_may_be_kept_for_ever(orch, fake, days):
     fake("claude", claude_ok("42"))
     result = orch("hi")
     assert (result.code, result.out, result.err) == (0, "42\n", ""), result
+
+
+@pytest.mark.parametrize(("access", "word"), [("full", "--dangerously-skip-permissions"), ("edit", "acceptEdits")])
+def test_a_checkout_may_not_widen_what_the_agents_own_config_allows(orch, fake, repo, access, word):
+    fake("claude")
+    orch.configure({"access": "own"})
+    orch.configure({"access": access}, repo / ".orch" / "config.json")
+    result = orch("-n", "hi")
+    assert word not in result.out and "access" in result.notices[0], result
+    orch.configure({"access": "read"}, repo / ".orch" / "config.json")
+    assert orch("-n", "hi").err == ""
