@@ -3824,6 +3824,21 @@ def spawn(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], prog
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def find_program(name: str, env: Mapping[str, str]) -> str | None:
+    """Return the absolute path of a program, looked up in PATH.
+
+    Relative entries are skipped, as they would run a checkout's files.
+    """
+    if "/" in name:
+        path = os.path.abspath(os.path.expanduser(name))
+        return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
+    for folder in env.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
 @value
 class Captured:
     """What a short-lived helper process printed; `code` is None when it ran out of time."""
@@ -3832,14 +3847,18 @@ class Captured:
     err: bytes = b""
 
 
-def run_captured(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], timeout_s: float,
+def run_captured(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], timeout_s: float,
                  stdin: bytes | None = None) -> Captured:
     """Run a short-lived program (git, a login check) to its end or its time limit.
 
     Raises OSError when it cannot start.
     """
+    import errno
     import subprocess
-    process = spawn(argv, cwd=cwd, env=env, stdin=stdin is not None)
+    program = find_program(argv[0], env)
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    process = spawn(argv, cwd=cwd, env=env, program=program, stdin=stdin is not None)
     try:
         out, err_text = process.communicate(stdin, timeout=max(timeout_s, 0.001))
     except subprocess.TimeoutExpired:
@@ -4353,21 +4372,6 @@ def find_checkout(folder: str) -> str | None:
             return None
         folder = parent
     return folder
-
-
-def find_program(name: str, env: Mapping[str, str]) -> str | None:
-    """Return the absolute path of a program, looked up in PATH.
-
-    Relative entries are skipped, as they would run a checkout's files.
-    """
-    if "/" in name:
-        path = os.path.abspath(os.path.expanduser(name))
-        return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
-    for folder in env.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
 
 
 def reason_of(err: Exception) -> str:

@@ -132,3 +132,16 @@ def test_an_agent_that_writes_its_tokens_to_a_file_runs_where_there_is_no_room_f
     fake("copilot", step(stdout=answer))
     result = orch("-a", "copilot", "hi", env={"TMPDIR": "/nonexistent"})
     assert (result.code, result.out, result.err) == (0, "42\n", ""), result
+
+
+@pytest.mark.parametrize("entry", ["", "."])
+def test_a_relative_entry_of_path_runs_no_program_of_the_checkout(orch, fake, repo, entry):
+    fake("claude", claude_ok("42"))
+    fake("codex")
+    for name in ("git", "claude"):
+        (repo / name).write_text(f"#!/bin/sh\ntouch {orch.base}/started-{name}\n")
+        (repo / name).chmod(0o755)
+    path = f"{entry}:{orch.env['PATH']}"
+    assert orch("--json", "hi", env={"PATH": path}).json["answer"] == "42"
+    orch("agents", env={"PATH": path})
+    assert list(orch.base.glob("started-*")) == []
