@@ -4374,6 +4374,11 @@ def find_checkout(folder: str) -> str | None:
     return folder
 
 
+def path_text(path: str) -> str:
+    """A path as JSON can hold it: as it is, but for bytes that are no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
 def reason_of(err: Exception) -> str:
     """Why something failed, in a few words on one line."""
     text = err.strerror if isinstance(err, OSError) and err.strerror else str(err)
@@ -5395,7 +5400,7 @@ class Run:
         self.world, self.config, self.request = world, config, request
         self.task_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(world.now()))}-{os.urandom(4).hex()}"
         self.began_at = world.stop.clock()
-        self.project = printable(find_checkout(world.cwd) or world.cwd)
+        self.project = path_text(find_checkout(world.cwd) or world.cwd)
         self.prompt_start = printable(request.prompt[:400], 200) if config.keep_prompt else None
         self.attempts: list[Attempt] = []
         self.extra: list[Attempt] = []                     # summaries: they count in the sums alone
@@ -5716,7 +5721,7 @@ def run_request(world: World, request: Request, config_file: str | None) -> Resu
     refuse_recursion(world.env)
     config, warnings = prepare(world, request, config_file)
     one = Run(world, config, request)
-    one.emit("start", cwd=printable(world.cwd), prompt_chars=len(request.prompt))
+    one.emit("start", cwd=path_text(world.cwd), prompt_chars=len(request.prompt))
     for text in warnings:
         one.warn(text)
     try:
@@ -5926,7 +5931,7 @@ def result_of(one: Run, planned: Route, code: Exit) -> Result:
         status=status_of(code), agent=last.agent if last else None, model=last.model if last else None,
         answer=one.report.answer if good else None, error=None if good else error_text(one, code, last),
         error_class=None if good else last.error_class if last else _CLASS_OF.get(code), exit_code=int(code),
-        task_id=one.task_id, cwd=printable(one.world.cwd),
+        task_id=one.task_id, cwd=path_text(one.world.cwd),
         route={"agent": planned.first(), "reason": planned.reason, "rule": planned.rule}, context=planned.context,
         attempts=tuple(one.attempts), usage=total_usage(spent), cost_usd=total_cost(spent),
         duration_ms=int((one.world.stop.clock() - one.began_at) * 1000),
@@ -5970,7 +5975,7 @@ def changed_files(changes: Changes | None) -> tuple[str, ...] | None:
     if changes is None:
         return None
     names = {name for change in changes.files for name in (change.path, change.old_path) if name}
-    return tuple(os.fsencode(name).decode("utf-8", "replace") for name in sorted(names))
+    return tuple(path_text(name) for name in sorted(names))
 
 
 def job_of(one: Run, result: Result) -> dict[str, Any]:
@@ -6206,7 +6211,7 @@ def cmd_run(given: Given, world: World) -> int:
         screen.close()
         if not (given["json"] or given["events"]):
             raise
-        result = Result("rejected", None, None, None, str(err), None, int(err.code), None, printable(world.cwd),
+        result = Result("rejected", None, None, None, str(err), None, int(err.code), None, path_text(world.cwd),
                         {"agent": None, "reason": None, "rule": None}, None)
     screen.close()
     default_signals()                                      # nothing is left to clean up, and writing may block
@@ -6301,7 +6306,7 @@ def _planned(config: Config, request: Request, planned: Route, candidate: Candid
     launch = build_launch(candidate, request.access or config.access, request.prompt, flags)
     return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
             "retry_at": render_time(candidate.retry_at),
-            "argv": [os.fsencode(a).decode("utf-8", "replace") for a in launch.argv],
+            "argv": [path_text(a) for a in launch.argv],
             "stdin": "prompt" if launch.stdin is not None else "/dev/null"}
 
 

@@ -199,3 +199,11 @@ def test_quiet_says_nothing_of_standard_input(orch, fake, options):
         os.close(reader)
     assert (quiet.code, quiet.out, quiet.err) == (0, "42\n", ""), quiet
     assert len(loud.notices) == 1, loud
+
+
+def test_json_names_the_directory_as_it_is(orch, fake):
+    folder = orch.work / "two  blanks\nand a line"
+    folder.mkdir()
+    fake("claude", claude_ok("42"))
+    assert orch("--json", "hi", cwd=folder).json["cwd"] == str(folder)
+    assert orch.state()["jobs"][0]["cwd"] == orch.ledger()[0]["project"] == str(folder)
