@@ -7019,14 +7019,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.name != "posix":
         print("orch: needs a POSIX system such as Linux or macOS (on Windows: WSL)", file=sys.stderr)
         return Exit.REJECTED
-    argv = sys.argv[1:] if argv is None else argv
-    if list(argv) == ["--version"]:                        # asked often, by scripts: nothing else is worth loading
-        print(f"orch {__version__}")
-        return Exit.OK
     open_descriptors()
     stop = Stop()
     try:
-        code = _run_command(argv, stop)
+        code = _run_command(sys.argv[1:] if argv is None else argv, stop)
     except OrchError as err:
         write_err(f"orch: {printable(str(err))}\n")
         code = int(err.code)

@@ -207,3 +207,22 @@ def test_json_names_the_directory_as_it_is(orch, fake):
     fake("claude", claude_ok("42"))
     assert orch("--json", "hi", cwd=folder).json["cwd"] == str(folder)
     assert orch.state()["jobs"][0]["cwd"] == orch.ledger()[0]["project"] == str(folder)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["status"], ["usage", "--json"]])
+def test_a_closed_pipe_ends_a_command_quietly(orch, arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        result = orch(*arguments, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (result.code, result.err) == (-13, ""), result
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["status"]])
+def test_a_full_disk_under_standard_output_is_told_in_one_line(orch, arguments):
+    with open("/dev/full", "wb") as full:
+        result = orch(*arguments, stdout=full)
+    assert (result.code, len(result.notices)) == (1, 1), result
