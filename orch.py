@@ -4533,8 +4533,8 @@ class Child:
             self._drain()
         finally:
             self.stop.groups.discard(self.process.pid)
-            if self.process.poll() is None:                # a bug of ours, or a process that will not die
-                signal_group(self.process.pid, "SIGKILL")
+            if self.process.poll() is None:                # an exception, or a process that will not die
+                signal_all(family(self.marker, self.process.pid, {}), "SIGKILL")
             self._close()
         code = self.process.returncode
         return Ended(exit_code=code if code is not None and code >= 0 else None,
@@ -6053,12 +6053,17 @@ def print_json(item: Any) -> None:
 PIPE_BYTES = 4096                                          # Linux: what a writable pipe takes without blocking
 
 
-def write_out(text: str, stop: Stop | None = None) -> None:
-    """Write to standard output, all of it, byte for byte as it came; with `stop`, only until a stop is requested."""
-    data = memoryview(text.encode("utf-8", "surrogateescape"))
+def write_out(text: str) -> None:
+    """Write to standard output, all of it, byte for byte as it came."""
+    write_bytes(text.encode("utf-8", "surrogateescape"), None)
+
+
+def write_bytes(whole: bytes, stop: Stop | None) -> bytes:
+    """Write to standard output, with `stop` only until a stop is requested; returns what was not taken."""
+    data = memoryview(whole)
     while data:
         if stop is not None and not stop.wait_writable(1):
-            return
+            break
         try:
             data = data[os.write(1, data[:PIPE_BYTES] if stop else data):]
         except BlockingIOError:                            # somebody made it non-blocking
@@ -6068,6 +6073,7 @@ def write_out(text: str, stop: Stop | None = None) -> None:
             raise
         except OSError as err:
             raise OrchError(f"standard output: {reason_of(err)}; the answer is lost", Exit.FAILED) from err
+    return bytes(data)
 
 
 class Screen:
@@ -6080,6 +6086,7 @@ class Screen:
         self.on_terminal = os.isatty(1) and not given["json"] and not self.events
         self.streamed = False
         self.last = ""
+        self.unwritten = b""                               # what was not taken before a stop was requested
         env = world.env
         self.live_line = (os.isatty(2) and not self.quiet and env.get("TERM", "dumb") != "dumb")
         self.shown = False
@@ -6103,8 +6110,16 @@ class Screen:
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
-        import json
-        write_out(json.dumps({**event, "at": render_time(event["at"])}) + "\n", self.world.stop)
+        self.put(json.dumps({**event, "at": render_time(event["at"])}) + "\n")
+
+    def put(self, text: str) -> None:
+        """Write to standard output while the run goes on; where that takes no more, the run is to stop."""
+        data = text.encode("utf-8", "surrogateescape")
+        try:
+            self.unwritten = self.unwritten + data if self.unwritten else write_bytes(data, self.world.stop)
+        except (BrokenPipeError, OrchError):
+            if self.world.stop.signal is None:
+                self.world.stop.request(Exit.PIPE - 128)
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
@@ -6115,7 +6130,7 @@ class Screen:
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
         self.erase()
-        write_out(terminal_text(text), self.world.stop)
+        self.put(terminal_text(text))
         self.streamed, self.last = True, text
 
     def live(self, text: str) -> None:
@@ -6141,9 +6156,10 @@ class Screen:
 
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
+        write_bytes(self.unwritten, None)
         if self.events:
-            event = result_json(result)
-            self.print_event({"type": "result", "at": self.world.now(), **event})
+            event = {"type": "result", "at": render_time(self.world.now()), **result_json(result)}
+            write_out(json.dumps(event) + "\n")
         elif self.given["json"]:
             print_json(result_json(result))
         elif result.answer is not None:

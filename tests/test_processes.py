@@ -1,6 +1,7 @@
 """Starting, watching and stopping: nothing hangs, nothing survives, no sibling is touched."""
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -236,7 +237,8 @@ def test_a_closed_standard_output_stops_the_agent(orch, fake):
 
 def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
     talk = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n    time.sleep(0.05)\n"
-    fake("claude", step(run=talk))
+    away = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+    fake("claude", step(run=away + talk))
     fake("codex")
     process = orch.start("--events", "hi")
     wait_until(lambda: fake.calls, what="the agent's start")
@@ -244,6 +246,19 @@ def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
     process.stderr.read()
     assert process.wait(timeout=20) in (141, -signal.SIGPIPE)
     assert orch.leftovers() == {}
+    assert [line["outcome"] for line in orch.ledger()] == [job["status"] for job in orch.state()["jobs"]] == ["aborted"]
+
+
+def test_the_result_is_the_last_event_however_slow_the_reader_is(orch, fake):
+    flood = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n"
+    fake("claude", step(run=flood))
+    process = orch.start("--events", "hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    time.sleep(1)                                      # by now the pipe is full
+    process.send_signal(signal.SIGTERM)
+    wait_until(lambda: orch.state().get("jobs"), what="the end of the run")
+    events = [json.loads(line) for line in process.communicate(timeout=20)[0].splitlines()]
+    assert (events[-1]["type"], events[-1]["status"]) == ("result", "aborted")
 
 
 def test_the_pipe_to_head_ends_as_shells_expect(orch, fake):
