@@ -2186,10 +2186,16 @@ def route(config: Config, request: Request, cooling: Mapping[str, float], instal
     complexity = request.complexity or rule.complexity
     candidates = []
     for name in names if request.failover else names[:1]:
-        wanted = (request.model, request.effort) if name == preferred else (None, None)
-        by_rule = (rule.model, rule.effort) if name == rule.agent else (None, None)
+        agent = config.agents[name]
         by_map = config.model_map.get(complexity or "", {}).get(name)
-        candidates.append(_candidate(config.agents[name], wanted, by_rule, by_map, (cooling, installed)))
+        by_rule = (rule.model, rule.effort) if name == rule.agent else (None, None)
+        if request.complexity and by_map:                  # an option is stronger than a rule
+            by_rule = (by_map, by_rule[1])
+        plain = Candidate(agent, by_rule[0] or by_map, by_rule[1], _why_not(agent, request.prompt, installed))
+        asked = name == preferred and (request.model, request.effort)
+        if asked:
+            plain = replaced(plain, model=asked[0] or plain.model, effort=asked[1] or plain.effort)
+        candidates.append(_cooled(plain, cooling, keeps_model=bool(asked and asked[0])))
     kept = tuple(c for c in candidates if c.skip != "not_found" or c.agent.name == request.agent)
     return Route(kept, _reason(request, index, rule, candidates), index, request.context or rule.context, preferred)
 
@@ -2202,25 +2208,30 @@ def _reason(request: Request, index: int | None, rule: Rule, candidates: Sequenc
     return f"{why} says {first.agent.name}, which is {SKIP_WORDS[first.skip]}"
 
 
-SKIP_WORDS = {"cooling": "at its limit", "not_found": "not installed", "disabled": "disabled"}
+SKIP_WORDS = {"cooling": "at its limit", "not_found": "not installed", "disabled": "disabled",
+              "too_long": "not able to take so long a prompt"}
 
 
-def _candidate(agent: Agent, wanted: tuple[str | None, str | None], by_rule: tuple[str | None, str | None],
-               by_map: str | None, world: tuple[Mapping[str, float], Callable[[Agent], bool]]) -> Candidate:
-    cooling, installed = world
-    model, effort = wanted[0] or by_rule[0] or by_map, wanted[1] or by_rule[1]
+def _why_not(agent: Agent, prompt: str, installed: Callable[[Agent], bool]) -> str | None:
+    """Why an agent cannot be used, but for its cooldowns: a key of SKIP_WORDS, or None."""
     if not agent.enabled:
-        return Candidate(agent, model, effort, "disabled")
+        return "disabled"
     if not installed(agent):
-        return Candidate(agent, model, effort, "not_found")
-    if agent.name in cooling:
-        return Candidate(agent, model, effort, "cooling", cooling[agent.name])
-    model_end = model_cooling(cooling, agent.name, model)
+        return "not_found"
+    return None if takes(agent, prompt) else "too_long"
+
+
+def _cooled(candidate: Candidate, cooling: Mapping[str, float], *, keeps_model: bool) -> Candidate:
+    """The candidate with the cooldowns in force; one of a model only drops that model, unless it was asked for."""
+    name = candidate.agent.name
+    if candidate.skip is not None:
+        return candidate
+    if name in cooling:
+        return replaced(candidate, skip="cooling", retry_at=cooling[name])
+    model_end = model_cooling(cooling, name, candidate.model)
     if model_end is None:
-        return Candidate(agent, model, effort)
-    if wanted[0]:                                          # asked for by name: another model is not what was asked for
-        return Candidate(agent, model, effort, "cooling", model_end)
-    return Candidate(agent, None, effort)                  # a cooldown of one model only drops that model
+        return candidate
+    return replaced(candidate, skip="cooling", retry_at=model_end) if keeps_model else replaced(candidate, model=None)
 
 
 def model_cooling(cooling: Mapping[str, float], name: str, model: str | None) -> float | None:
@@ -2335,8 +2346,7 @@ def build_launch(candidate: Candidate, access: str, prompt: str, context: Sequen
                  session: str | None = None) -> Launch:
     """The argument list for one attempt; a prompt too long for an argument goes through standard input.
 
-    `context` are the flags of the context, `session` is the one to resume. Raises OrchError where the
-    prompt is too long and the agent takes none through standard input.
+    `context` are the flags of the context, `session` is the one to resume.
     """
     agent = candidate.agent
     flags = [*_filled(agent.model_args, "{model}", candidate.model),
@@ -2348,13 +2358,20 @@ def build_launch(candidate: Candidate, access: str, prompt: str, context: Sequen
         head = [*agent.command, *agent.subcommand, *agent.args, *flags]
     head += _filled(agent.resume_args, "{session}", session)
     tail = _filled(agent.prompt_args, "{prompt}", prompt)
-    fits = all(len(part.encode("utf-8", "surrogateescape")) <= MAX_ARGUMENT_BYTES for part in tail)
-    if fits and "{prompt}" in "".join(agent.prompt_args):
+    if agent.stdin_args is None or fits_argument(agent, prompt):
         return Launch((*head, *tail))
-    if agent.stdin_args is None:
-        raise OrchError(f"{agent.name} takes no prompt through standard input, "
-                        "and this one is too long for an argument")
     return Launch((*head, *agent.stdin_args), prompt)
+
+
+def takes(agent: Agent, prompt: str) -> bool:
+    """Whether an agent can be given this prompt at all."""
+    return agent.stdin_args is not None or fits_argument(agent, prompt)
+
+
+def fits_argument(agent: Agent, prompt: str) -> bool:
+    """Whether the prompt can travel as an argument of this agent."""
+    parts = [part.replace("{prompt}", prompt) for part in agent.prompt_args if "{prompt}" in part]
+    return bool(parts) and all(len(part.encode("utf-8", "surrogateescape")) <= MAX_ARGUMENT_BYTES for part in parts)
 
 
 def _filled(template: Sequence[str], name: str, given: str | None) -> list[str]:
@@ -3794,13 +3811,29 @@ def render_explain(verdict: Mapping[str, Any]) -> str:
     return "".join(f"{key + ':':13}{printable(str('-' if item is None else item))}\n" for key, item in verdict.items())
 
 
+def shell_word(text: str) -> str:
+    r"""An argument as a shell would take it, on one line and without control characters.
+
+    >>> print(shell_word("a b"), shell_word("two\nlines"))
+    'a b' $'two\nlines'
+    """
+    import shlex
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in text)
+    return f"$'{escaped}'"
+
+
+def _escape(char: str) -> str:
+    return "\\" + char if char in "\\'" else char.encode("unicode_escape").decode()
+
+
 def render_plan(launches: Sequence[Mapping[str, Any]]) -> str:
     """What `--dry-run` says to people: each candidate and its argument list, as a shell would take it."""
-    import shlex
     lines = []
     for row in launches:
         note = f"  # {row['skip']}" if row["skip"] else ""
-        lines.append(f"{row['agent']}{note}\n    {' '.join(shlex.quote(printable(a)) for a in row['argv'])}\n")
+        lines.append(f"{row['agent']}{note}\n    {' '.join(map(shell_word, row['argv']))}\n")
     return "".join(lines)
 
 # === PROCESSES ============================================================
@@ -4344,7 +4377,7 @@ def read_config_layers(world: World, config_file: str | None) -> tuple[list[Laye
     found = _config_layer(project, required=False)
     below = merged(layers)
     if not found or os.path.realpath(top) in {os.path.realpath(os.path.expanduser(p))
-                                              for p in below["trusted_projects"]}:
+                                              for p in below["trusted_projects"] if p.startswith(("/", "~"))}:
         return layers + found, ()
     kept, warnings = trust_project(found[0], below)
     return [*layers, kept], warnings
@@ -5408,6 +5441,7 @@ class Run:
         self.home_trouble = False
         self.any_cooling = False
         self.out_of_time = False
+        self.wait_left_s = request.wait_s                  # of --wait
         self.tree: Tree | None = None
         self.report = Report()                             # of the last attempt
         self.summary = ""                                  # what the last agent said of its own work, when asked
@@ -5726,8 +5760,7 @@ def run_request(world: World, request: Request, config_file: str | None) -> Resu
         one.warn(text)
     try:
         adopt_orphans(one)
-        planned = plan(one)
-        attempt_all(one, planned)
+        planned = attempt_until_waited(one)
         return conclude(one, planned)
     finally:
         if one.tree is not None:
@@ -5757,24 +5790,30 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
                               ("complexity", request.complexity, COMPLEXITIES)):
         if name is not None and name not in known:
             raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: {", ".join(known) or "none"}')
+    names = [request.agent] if request.agent else config.order
+    able = [name for name in {*names, *config.order} if config.agents[name].enabled]
+    if not able:
+        raise OrchError('no agent is enabled: see "order" and "enabled" in `orch config`')
+    if not any(takes(config.agents[name], request.prompt) for name in able):
+        raise OrchError(f"{', '.join(able)}: {SKIP_WORDS['too_long']}, and it takes none through standard input")
     return config, warnings
 
 
 def plan(one: Run) -> Route:
     """The route, after waiting for a reset where that was asked for."""
     stop = one.world.stop
-    give_up_at = stop.clock() + one.request.wait_s
     while True:
         planned = route(one.config, one.request, cooling_now(one), lambda agent: is_installed(one.world, agent),
                         lambda: changed_before(one))
         ends = [c.retry_at for c in planned.candidates if c.retry_at is not None]
         one.any_cooling = bool(ends)
-        if planned.usable() or not ends or stop.clock() >= give_up_at:
+        if planned.usable() or not ends or one.wait_left_s <= 0:
             tell_route(one, planned)
             return planned
         one.emit("activity", agent=None, text=f"waiting for a limit to end at {render_time(min(ends))}")
-        pause_s = min(min(ends) - one.world.now() + 1, give_up_at - stop.clock(), one.time_left(), WAIT_LOOK_S)
-        stopped = stop.wait(pause_s)
+        began = stop.clock()
+        stopped = stop.wait(min(min(ends) - one.world.now() + 1, one.wait_left_s, one.time_left(), WAIT_LOOK_S))
+        one.wait_left_s -= stop.clock() - began
         one.out_of_time = one.time_left() <= 0
         if stopped or one.out_of_time:
             return planned
@@ -5808,6 +5847,16 @@ def cooling_now(one: Run) -> dict[str, float]:
     return cooling(state, one.world.now())
 
 
+def attempt_until_waited(one: Run) -> Route:
+    """Route and attempt; where every agent came to its limit, once more after each wait that --wait allows."""
+    while True:
+        planned = plan(one)
+        attempt_all(one, planned)
+        at_limit = exit_status(one.attempts, one.any_cooling) == Exit.TRY_LATER
+        if not at_limit or one.wait_left_s <= 0 or one.out_of_time or one.world.stop.signal is not None:
+            return planned
+
+
 def attempt_all(one: Run, planned: Route) -> None:
     """Try the usable agents in turn until one answers or none may follow."""
     usable = planned.usable()
@@ -5822,6 +5871,9 @@ def attempt_all(one: Run, planned: Route) -> None:
             return
         if one.attempts:
             prompt = hand_over(one, candidate)
+        if not takes(candidate.agent, prompt):             # the handoff is longer than the prompt was
+            one.warn(f"{candidate.agent.name} is {SKIP_WORDS['too_long']}")
+            continue
         attempt(one, Task(candidate, prompt, planned.context))
         if not may_continue([done.outcome for done in one.attempts]):
             return
@@ -5877,6 +5929,7 @@ def ask_summary(one: Run, task: Task) -> None:
     if one.world.stop.signal is None and one.time_left() > 1:
         told, _, report = try_agent(one, task)
         one.extra.append(told)
+        one.emit("attempt_end", attempt=len(one.attempts) + len(one.extra), **attempt_json(told))
         one.summary = report.answer if told.outcome == OK else ""
 
 
@@ -6298,7 +6351,7 @@ def print_plan(given: Given, world: World, request: Request) -> int:
     planned = route(config, request, cooling(load_state(world), world.now()), lambda agent: is_installed(world, agent),
                     lambda: _changed_now(world))
     rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
-    if given["json"]:
+    if given["json"] or given["events"]:
         print_json({"agent": planned.first(), "reason": planned.reason, "rule": planned.rule,
                     "context": planned.context, "candidates": rows, "warnings": list(warnings)})
     else:
@@ -6318,7 +6371,7 @@ def _changed_now(world: World) -> Sequence[str]:
 
 
 def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
-    flags = config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ())
+    flags = [*config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()), *candidate.agent.usage_args]
     launch = build_launch(candidate, request.access or config.access, request.prompt, flags)
     return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
             "retry_at": render_time(candidate.retry_at),
@@ -6332,6 +6385,20 @@ def load_config(given: Given, world: World) -> Config:
     for text in warnings:
         write_err(f"orch: {printable(text)}\n")
     return config_of(layers)
+
+
+def agent_named(config: Config, name: str, given: Given) -> Agent:
+    """The agent of this name; raises OrchError where there is none."""
+    if name in config.agents:
+        return config.agents[name]
+    near = did_you_mean(name, config.agents)
+    raise OrchError(f'unknown agent "{printable(name)}"{near}; known: {", ".join(config.agents)}{or_run(given)}')
+
+
+def or_run(given: Given) -> str:
+    """What to say to somebody who meant a prompt that happens to begin with a command's name."""
+    name = given.command
+    return f'; for a prompt that begins with "{name}" use: orch run {name} ...' if given.words else ""
 
 
 def load_state(world: World) -> dict[str, Any]:
@@ -6352,8 +6419,7 @@ def cmd_status(given: Given, world: World) -> int:
     if given["json"]:
         print_json({"agents": agents, "running": running, "today": today["total"]})
         return Exit.OK
-    rows = [(a["agent"], _state_text(a, now), a["source"], printable(a["reason"] or "", 60)) for a in agents]
-    write_out(render_table(("agent", "state", "source", "reason"), rows))
+    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(agents, now))))
     for row in running:
         write_out(f"running: {row['task_id']} on {row['agent']}, since {render_ago(parse_time(row['at']), now)}\n")
     total = today["total"]
@@ -6370,7 +6436,7 @@ def in_order(config: Config) -> list[Agent]:
 
 def _agent_status(agent: Agent, state: Mapping[str, Any], now: float, world: World) -> dict[str, Any]:
     ends = cooling(state, now)
-    models = {key.partition(":")[2]: render_time(end) for key, end in ends.items() if key.startswith(agent.name + ":")}
+    models = {key.partition(":")[2]: state["cooldowns"][key] for key in ends if key.startswith(agent.name + ":")}
     entry = state["cooldowns"].get(agent.name, {}) if agent.name in ends else {}
     free = "disabled" if not agent.enabled else "ready" if is_installed(world, agent) else "not installed"
     return {"agent": agent.name, "state": "cooling" if entry and free == "ready" else free,
@@ -6380,10 +6446,20 @@ def _agent_status(agent: Agent, state: Mapping[str, Any], now: float, world: Wor
 
 def _state_text(row: Mapping[str, Any], now: float) -> str:
     until = parse_time(row["retry_at"]) if row["retry_at"] else None
-    text: str = row["state"]
-    if until and text == "cooling":
-        text = f"cooling {render_until(until, now, time.localtime)}"
-    return text + "".join(f"; {model} cooling" for model in row["models"])
+    if row["state"] != "cooling" or until is None:
+        return str(row["state"])
+    return f"cooling {render_until(until, now, time.localtime)}"
+
+
+def _status_rows(agents: Sequence[Mapping[str, Any]], now: float) -> Iterator[Sequence[Any]]:
+    """A row for each agent, and one for each of its models that is cooling."""
+    for agent in agents:
+        models = [{"agent": f"{agent['agent']}:{name}", "state": "cooling", "retry_at": entry.get("until"), **entry}
+                  for name, entry in agent["models"].items()]
+        for row in (agent, *models):
+            set_at = parse_time(row["set_at"]) if row.get("set_at") else None
+            yield (row["agent"], _state_text(row, now), row.get("source"), set_at and render_ago(set_at, now),
+                   printable(row.get("reason") or "", 60))
 
 
 def _midnight(now: float) -> str:
@@ -6398,7 +6474,8 @@ def cmd_jobs(given: Given, world: World) -> int:
     if given.words:
         hits = [job for job in jobs if str(job.get("id", "")).startswith(given.words[0])]
         if len(hits) != 1:
-            raise OrchError(f'{"no" if not hits else "more than one"} job "{given.words[0]}"; see `orch jobs`')
+            raise OrchError(f'{"no" if not hits else "more than one"} job "{printable(given.words[0])}"; '
+                            f"see `orch jobs`{or_run(given)}")
         if given["json"]:
             print_json(hits[0])
         else:
@@ -6429,13 +6506,14 @@ def cmd_cooldown(given: Given, world: World) -> int:
     action, *words = given.words or ("list",)
     if action not in ("list", "set", "clear"):
         raise OrchError(f'orch cooldown has no "{printable(action)}"'
-                        f'{did_you_mean(action, ("list", "set", "clear"))}; {COOLDOWN_USAGE}')
+                        f'{did_you_mean(action, ("list", "set", "clear"))}; '
+                        f"{COOLDOWN_USAGE}{or_run(given)}")
     if action == "set" and len(words) == 2:
         return _set_cooldown(given, world, words[0], words[1])
     if action == "clear" and (bool(words) != given["all"]):
         return _clear_cooldowns(given, world, words)
     if action != "list" or words or given["all"]:
-        raise OrchError(COOLDOWN_USAGE)
+        raise OrchError(f"{COOLDOWN_USAGE}{or_run(given)}")
     state, now = load_state(world), world.now()
     entries = [{"key": key, "end": end, **state["cooldowns"][key]} for key, end in sorted(cooling(state, now).items())]
     if given["json"]:
@@ -6448,8 +6526,7 @@ def cmd_cooldown(given: Given, world: World) -> int:
 def _set_cooldown(given: Given, world: World, key: str, text: str) -> int:
     config = load_config(given, world)
     name = key.partition(":")[0]
-    if name not in config.agents:
-        raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; known: {", ".join(config.agents)}')
+    agent_named(config, name, given)
     try:
         until = world.now() + parse_duration(text)
     except ValueError as err:
@@ -6543,9 +6620,7 @@ def cmd_wait(given: Given, world: World) -> int:
     """Wait until an agent is free."""
     config = load_config(given, world)
     for name in given.words:
-        if name not in config.agents:
-            raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; '
-                            f'known: {", ".join(config.agents)}')
+        agent_named(config, name, given)
     names = given.words or tuple(n for n in config.order if config.agents[n].enabled
                                  and is_installed(world, config.agents[n]))
     if not names:
@@ -6580,7 +6655,7 @@ def cmd_config(given: Given, world: World) -> int:
     action = given.words[0] if given.words else "show"
     if action not in ("show", "check", "schema"):
         raise OrchError(f'orch config has no "{printable(action)}"{did_you_mean(action, ("show", "check", "schema"))}; '
-                        "it takes show, check or schema")
+                        f"it takes show, check or schema{or_run(given)}")
     if action == "schema":
         print_json(render_schema())
         return Exit.OK
@@ -6607,11 +6682,10 @@ def cmd_explain(given: Given, world: World) -> int:
     config = load_config(given, world)
     record = read_transcript(world, given["task"]) if given["task"] else _transcript_of(given, world)
     name = given["agent"] or record.get("agent") or in_order(config)[0].name
-    if name not in config.agents:
-        raise OrchError(f'unknown agent "{name}"{did_you_mean(name, config.agents)}; known: {", ".join(config.agents)}')
+    agent = agent_named(config, name, given)
     ended = Ended(record["exit_code"], record.get("signal"), record.get("stopped"), record["stdout"], record["stderr"])
     clock = Clock(_assumed_at(given, world, record), _zone(given["zone"]))
-    verdict = judge(config.agents[name], ended, record["prompt"], clock)
+    verdict = judge(agent, ended, record["prompt"], clock)
     shown = {"agent": name, "outcome": verdict.outcome, "error_class": verdict.error_class,
              "reset_at": render_time(verdict.reset_at), "scope": verdict.scope, "rule": verdict.rule,
              "evidence": verdict.evidence}
@@ -7057,7 +7131,7 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
         write_out(given)
         return Exit.OK
     try:
-        cwd = os.path.join(os.getcwd(), given.options.get("cd") or "")
+        cwd = os.path.realpath(given.options.get("cd") or os.getcwd())
     except FileNotFoundError as err:
         raise OrchError("the current directory has been removed") from err
     command = BY_NAME[given.command]
@@ -7065,7 +7139,7 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
         install_signals(stop)
     else:
         default_signals()
-    return command.act(given, make_world(os.environ, os.path.normpath(cwd), stop))
+    return command.act(given, make_world(os.environ, cwd, stop))
 
 
 def open_descriptors() -> None:
@@ -7081,9 +7155,10 @@ def open_descriptors() -> None:
 
 def install_signals(stop: Stop) -> None:
     """Turn what ends a run into requests: signals, but for one that was ignored from the start, and a closed pipe."""
+    import fcntl
     import signal
     import stat
-    if stat.S_ISFIFO(os.fstat(1).st_mode):
+    if stat.S_ISFIFO(os.fstat(1).st_mode) and fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
         stop.listener_fd = 1
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)          # where it is ignored, exit statuses are lost
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import claude_ok, codex_ok, step
+from conftest import claude_ok, codex_ok, one_line_error, step
 
 EXAMPLE = {
     "$schema": "https://example.org/schema.json", "_note": "keys that begin with _ are comments",
@@ -253,7 +253,27 @@ def test_the_config_of_a_directory_that_is_no_repository_is_not_read(orch, fake)
 def test_an_empty_order_is_no_bug(orch):
     orch.configure({"order": []})
     assert orch("explain").code == 0
-    assert orch("hi").code == 127
+    assert "no agent is enabled" in one_line_error(orch("hi"))
+
+
+def test_a_disabled_agent_is_no_missing_one(orch, fake):
+    orch.configure({"order": ["claude"], "agents": {"claude": {"enabled": False}}})
+    fake("claude")
+    assert "no agent is enabled" in one_line_error(orch("hi"))
+    orch.configure({"order": ["claude", "codex"], "agents": {"claude": {"enabled": False}}})
+    fake("codex", codex_ok("done"))
+    result = orch("-a", "claude", "hi")
+    assert result.out == "done\n" and "disabled" in result.err
+
+
+@pytest.mark.parametrize("path", ["", ".", "sub"])
+def test_a_relative_path_trusts_no_checkout(orch, fake, repo, path):
+    (repo / "sub").mkdir()
+    orch.configure({"trusted_projects": [path]})
+    orch.configure({"agents": {"claude": {"env": {"X": "1"}}}}, repo / ".orch" / "config.json")
+    fake("claude", claude_ok())
+    assert "trusted_projects" in orch("hi").err
+    assert "X" not in fake.call.env
 
 
 @pytest.mark.parametrize("days", ["1e12", "1e999"])

@@ -1,6 +1,8 @@
 """`-n` prints the route and the exact argument lists; it starts nothing and writes nothing."""
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from conftest import claude_ok
 
@@ -46,6 +48,15 @@ def test_a_dry_run_shows_the_order_of_failover_and_why_an_agent_is_skipped(orch,
     orch("cooldown", "set", "claude", "1h")
     shown = orch("-n", "hi").out
     assert "codex" in shown and "claude" in shown
+
+
+def test_a_dry_run_shows_arguments_as_a_shell_takes_them(orch, fake):
+    fake("claude")
+    prompt = "it's\ttwo\nlines \\ \x1b[31m"
+    shown = orch("-n", "-a", "claude", "--", prompt).out
+    words = next(line for line in shown.splitlines() if line.strip().startswith("claude -p"))
+    done = subprocess.run(["bash", "-c", f"set -- {words}; printf %s \"${{!#}}\""], capture_output=True, check=True)
+    assert done.stdout.decode() == prompt
 
 
 def test_a_dry_run_refuses_what_a_run_refuses(orch, fake):

@@ -217,13 +217,15 @@ def test_the_earliest_reset_is_the_one_to_wait_for(orch, fake):
 def test_a_limit_without_a_time_cools_longer_each_time(orch, fake):
     orch.configure({"default_cooldown": 1})
     fake("codex", codex_limit(), codex_limit(), codex_ok(), codex_limit())
-    ends = 0.0
-    for expected in (1, 3, None, 1):    # the third run answers, and so the count begins anew
-        time.sleep(max(0, ends - time.time()) + 0.1)
-        begun, value = time.time(), orch("--json", "go").json
-        assert (value["retry_at"] is None) == (expected is None), value
-        ends = epoch_of(value["retry_at"]) if expected else 0.0
-        assert not expected or abs(ends - begun - expected) < 1, (expected, ends - begun)
+    for count, expected in ((1, 1), (2, 3), (None, None), (1, 1)):    # the third run answers: the count begins anew
+        value = orch("--json", "--wait", "20s", "go") if expected is None else orch("--json", "go")
+        assert (value.json["retry_at"] is None) == (expected is None), value
+        assert orch.state()["limit_counts"].get("codex") == count
+        if expected:
+            entry = orch.state()["cooldowns"]["codex"]
+            length = epoch_of(entry["until"]) - epoch_of(entry["set_at"])     # in whole seconds, outwards
+            assert expected <= length <= expected + 2, entry
+            time.sleep(max(0, epoch_of(entry["until"]) - time.time()) + 0.1)
 
 
 @pytest.mark.parametrize("first", [claude_auth(), claude_error(), step(exit=127), claude_failed("rate limiter added", status=400)],
@@ -315,6 +317,13 @@ def test_a_run_waits_for_the_earliest_reset_when_asked(orch, fake):
     fake("claude", claude_ok("after"))
     orch("cooldown", "set", "claude", "1s")
     assert orch("--wait", "20s", "go", timeout=30).out == "after\n"
+
+
+def test_a_run_waits_for_a_limit_that_it_met_itself(orch, fake):
+    orch.configure({"default_cooldown": 1})
+    fake("codex", codex_limit(), codex_ok("after"))
+    result = orch("--wait", "20s", "--json", "go", timeout=30).json
+    assert (result["answer"], [a["outcome"] for a in result["attempts"]]) == ("after", ["limited", "ok"])
 
 
 def test_a_run_does_not_wait_longer_than_asked_or_unasked(orch, fake):

@@ -139,6 +139,16 @@ def test_a_complexity_picks_the_model_of_whoever_runs(orch, fake, arguments, age
     assert [word for word in fake.call.argv if word in ("small-c", "large-c", "large-x", "mine")] == ([model] if model else [])
 
 
+def test_a_complexity_that_was_asked_for_beats_the_model_of_a_rule(orch, fake):
+    orch.configure({"model_map": {"simple": {"claude": "small"}},
+                    "rules": [{"keywords": ["thing"], "agent": "claude", "model": "large", "complexity": "complex"}]})
+    fake("claude", claude_ok(), claude_ok())
+    orch("do the thing")
+    orch("-x", "simple", "do the thing")
+    assert ["large" in call.argv for call in fake.calls] == [True, False]
+    assert "small" in fake.calls[1].argv
+
+
 def test_a_complexity_travels_to_the_next_agent(orch, fake):
     from conftest import claude_error
     orch.configure({"model_map": {"complex": {"claude": "large-c", "codex": "large-x"}}})
