@@ -5577,13 +5577,18 @@ class Watch:
 
     def start(self) -> tuple[Ended, Report]:
         """Start the agent, watch it, and take its note away."""
-        world, launch = self.run_.world, self.launch()
-        note = self.run_.in_home(note_running, self.attempt_id, self.note())
+        world, note = self.run_.world, None
         try:
+            launch = self.launch()
+            note = self.run_.in_home(note_running, self.attempt_id, self.note())
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
                             env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
-            return Ended(127, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
+            return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
+        except OrchError as err:                           # the prompt does not fit, which is no end after an attempt
+            if not self.run_.attempts:
+                raise
+            return Ended(None, stderr=str(err)), Report(complete=False)
         else:
             child = Child(process, self.attempt_id, self.limits(), world.stop, self.on_output)
             ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))

@@ -455,3 +455,16 @@ def test_an_agents_own_patterns_extend_the_built_in_ones(orch, three):
     result = orch("--json", "--no-failover", "-a", "mine", "go")
     assert result.code == 75
     assert outcomes(result) == [("mine", "limited")]
+
+
+def test_an_agent_that_cannot_be_given_the_handoff_is_passed_over(orch, fake):
+    orch.configure({"agents": {"mine": {"command": ["mine"], "stdin_args": None}}, "order": ["claude", "mine", "codex"]})
+    fake("claude", claude_error(), claude_error())
+    fake("mine")
+    fake("codex", codex_ok("42"))
+    result = orch("-", input="x" * 200_000)
+    assert (result.code, result.out) == (0, "42\n"), result
+    orch.configure({"agents": {"mine": {"command": ["mine"], "stdin_args": None}}, "order": ["claude", "mine"]})
+    result = orch("--json", "-", input="x" * 200_000)
+    assert (result.code, result.json["status"], result.json["agent"]) == (1, "failed", "claude"), result
+    assert [job["status"] for job in orch.state()["jobs"]] == ["ok", "failed"]
