@@ -4264,6 +4264,8 @@ def update_state(world: World, change: Callable[[dict[str, Any]], dict[str, Any]
 def _state_to_change(path: str, now: float) -> tuple[dict[str, Any], str | None]:
     try:
         return parse_state(read_file(path).decode("utf-8")), None
+    except OrchError as err:
+        raise OrchError(f"{path}: {err}") from err
     except FileNotFoundError:
         return empty_state(), None
     except ValueError as err:

@@ -146,6 +146,7 @@ def test_a_newer_state_is_neither_used_nor_written(orch, fake):
     answered_with_one_warning(orch, fake)
     assert (orch.home / "state.json").read_text() == text
     assert orch("status").code == 0
+    assert "state.json" in one_line_error(orch("cooldown", "set", "claude", "1h"))
 
 
 def test_a_torn_ledger_line_is_completed_and_counted(orch, fake):
