@@ -3484,8 +3484,9 @@ def cooldown_after(state: Mapping[str, Any], key: str, verdict: Verdict, now: fl
     """
     count = min(state["limit_counts"].get(key, 0) + 1, 20)
     source = "agent"
-    if verdict.reset_at is not None and verdict.reset_at > now:
-        until, count = verdict.reset_at + (COARSE_S if verdict.coarse else 0), 0
+    ahead_at = verdict.reset_at if (verdict.reset_at or 0) > now else None
+    if ahead_at is not None:
+        until, count = ahead_at + (COARSE_S if verdict.coarse else 0), 0
     elif verdict.reset_at is not None:
         until = now + min(STALE_RETRY_S * 3 ** (count - 1), GUESS_MAX_S)
     else:
@@ -3494,7 +3495,7 @@ def cooldown_after(state: Mapping[str, Any], key: str, verdict: Verdict, now: fl
         until, source = now + min(first_s * 3 ** (count - 1), max(max_s, default_s)), "guess"
     known = cooling(state, now).get(key, 0)
     old = state["cooldowns"].get(key, {})
-    if known > until and (old.get("source") == "user" or (source == "guess" and old.get("source") == "agent")):
+    if known > until and (old.get("source") == "user" or (ahead_at is None and old.get("source") == "agent")):
         return dict(old), count
     return cooldown_entry(until, verdict.error or verdict.error_class or LIMITED, source, now), count
 

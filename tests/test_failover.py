@@ -468,3 +468,11 @@ def test_an_agent_that_cannot_be_given_the_handoff_is_passed_over(orch, fake):
     result = orch("--json", "-", input="x" * 200_000)
     assert (result.code, result.json["status"], result.json["agent"]) == (1, "failed", "claude"), result
     assert [job["status"] for job in orch.state()["jobs"]] == ["ok", "failed"]
+
+
+def test_a_reset_time_that_is_behind_us_does_not_shorten_a_known_one(orch, fake):
+    known = int(time.time()) + HOUR
+    fake("claude", claude_limit(known, delay=0.5), claude_limit(int(time.time()) - 60, delay=1.5))
+    both = [orch.start("-q", "go"), orch.start("-q", "go")]
+    assert [run.wait(timeout=20) for run in both] == [75, 75]
+    assert epoch_of(orch.state()["cooldowns"]["claude"]["until"]) >= known
