@@ -4738,10 +4738,10 @@ def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> in
     return fd
 
 
-def forget_running(world: World, attempt_id: str, fd: int) -> None:
-    """The attempt has ended."""
+def forget_running(world: World, note: str, fd: int) -> None:
+    """The attempt has ended, or a dead run's has been dealt with: remove its note, whose lock `fd` holds."""
     try:
-        remove_file(os.path.join(running_folder(world), attempt_id + ".json"))
+        remove_file(os.path.join(running_folder(world), note))
     finally:                                               # not before: a note without its lock looks like a dead run's
         os.close(fd)
 
@@ -4804,12 +4804,6 @@ def claim_running(path: str) -> int | None:
         pass
     os.close(fd)
     return None
-
-
-def forget_claim(path: str, fd: int) -> None:
-    """The dead run's attempt has been dealt with."""
-    remove_file(path)
-    os.close(fd)
 
 # === GIT ==================================================================
 # A snapshot is a copy of the index, brought up to date with the files, in a private git
@@ -5599,7 +5593,7 @@ class Watch:
             return ended, finish(self.format, self.draft, ended)
         finally:
             if note is not None:
-                self.run_.in_home(forget_running, self.attempt_id, note)
+                self.run_.in_home(forget_running, self.attempt_id + ".json", note)
 
     def launch(self) -> Launch:
         """The argument list."""
@@ -6071,7 +6065,7 @@ def adopt_orphans(one: Run) -> None:
             try:
                 adopt(one, record)
             finally:
-                forget_claim(record["path"], claim)
+                one.in_home(forget_running, os.path.basename(record["path"]), claim)
 
 
 def adopt(one: Run, record: Mapping[str, Any]) -> None:

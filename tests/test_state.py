@@ -333,3 +333,16 @@ def test_a_kept_attempt_that_is_damaged_is_refused_in_one_line(orch, text):
     path = folder / "20260101T000000-aaaa.1.json"
     os.mkfifo(path) if text is None else path.write_text(text)
     assert f"{path}: cannot be read" in one_line_error(orch("explain", "--task", "20260101T000000-aaaa"))
+
+
+@needs_root
+def test_a_killed_run_noted_on_a_disk_that_became_read_only_costs_no_answer(orch, fake, mounted):
+    mounted("size=256k")
+    folder = orch.home / "cache" / "running"
+    folder.mkdir(parents=True)
+    note = {"host": os.uname().nodename, "boot": "another", "pid": 1, "start": "0", "marker": "20260101T000000-aaaa.1"}
+    (folder / "20260101T000000-aaaa.1.json").write_text(json.dumps(note))
+    mounted("remount,ro")
+    fake("claude", claude_ok("42"))
+    result = orch("what?")
+    assert (result.code, result.out, len(result.notices)) == (0, "42\n", 2), result
