@@ -4111,12 +4111,13 @@ class World:
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> int:
     """Open a regular file without ever waiting for it; raises OSError for anything else."""
+    import errno
     import stat
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)
-    raise OSError(f"{path}: not a regular file")
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:

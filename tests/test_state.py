@@ -323,7 +323,8 @@ def test_a_ledger_that_is_no_file_neither_hangs_nor_crashes(orch, fake, kind):
     os.mkfifo(orch.home / "usage.jsonl") if kind == "fifo" else (orch.home / "usage.jsonl").mkdir()
     assert "usage.jsonl" in answered_with_one_warning(orch, fake)
     for command in ("usage", "status"):
-        assert "usage.jsonl: cannot be read" in one_line_error(orch(command))
+        line = one_line_error(orch(command))
+        assert "usage.jsonl: cannot be read" in line and line.count("usage.jsonl") == 1, line
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[1]", "[" * 100_000, '{"stdout": 1}', None])
