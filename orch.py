@@ -5748,7 +5748,10 @@ def run(prompt: str, *, cwd: str | None = None, config_file: str | None = None, 
 
 def make_world(env: Mapping[str, str], cwd: str, stop: Stop, emit: Callable[..., None] | None = None) -> World:
     """The surroundings of a run, from an environment and a working directory."""
-    home = env.get("ORCH_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".orch")
+    user_home = env.get("HOME") or os.path.expanduser("~")
+    if user_home == "~":                                   # nobody knows this user: not the working directory's "~"
+        user_home = "/"
+    home = env.get("ORCH_HOME") or os.path.join(user_home, ".orch")
     return World(dict(env), os.path.abspath(home), cwd, None, time.time, stop,
                  emit or (lambda _kind, /, **_fields: None))
 

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, git, one_line_error, step
+from conftest import claude_error, claude_ok, codex_ok, git, needs_root, one_line_error, step
 
 GIT_LOCAL = {"GIT_DIR": "/elsewhere/.git", "GIT_INDEX_FILE": "/elsewhere/index", "GIT_WORK_TREE": "/elsewhere",
              "GIT_PREFIX": "sub/", "GIT_OBJECT_DIRECTORY": "/elsewhere/objects", "GIT_COMMON_DIR": "/elsewhere/.git",
@@ -145,3 +146,11 @@ def test_a_relative_entry_of_path_runs_no_program_of_the_checkout(orch, fake, re
     assert orch("--json", "hi", env={"PATH": path}).json["answer"] == "42"
     orch("agents", env={"PATH": path})
     assert list(orch.base.glob("started-*")) == []
+
+
+@needs_root
+def test_a_user_without_a_home_leaves_nothing_in_the_project(built, tmp_path):
+    code = (f"import os, pwd, sys; sys.path.insert(0, {str(built.parent.parent)!r}); import orch\n"
+            "os.setuid(54321); print(orch.make_world({}, os.getcwd(), None).home)")
+    done = subprocess.run([sys.executable, "-IS", "-c", code], cwd=tmp_path, env={}, capture_output=True, text=True, check=True)
+    assert done.stdout == "/.orch\n"
