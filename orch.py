@@ -1767,8 +1767,9 @@ def config_of(layers: Sequence[Layer]) -> Config:
         agents[name] = agent_of(agents.get(name), name, fields)
     return Config(
         order=tuple(raw["order"]), agents=agents,
-        rules=tuple(Rule(**{k: _frozen(v) for k, v in rule.items()}) for rule in raw["rules"]),
-        contexts={name: {a: tuple(args) for a, args in flags.items()} for name, flags in raw["contexts"].items()},
+        rules=tuple(Rule(**{k: _frozen(_extended([], v)) for k, v in rule.items()}) for rule in raw["rules"]),
+        contexts={name: {a: tuple(_extended([], args)) for a, args in flags.items()}
+                  for name, flags in raw["contexts"].items()},
         model_map=raw["model_map"], access=raw["access"],
         timeout_s=parse_duration(raw["timeout"]), idle_timeout_s=parse_duration(raw["idle_timeout"]),
         deadline_s=parse_duration(raw["deadline"]), limit_grace_s=parse_duration(raw["limit_grace"]),

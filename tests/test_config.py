@@ -293,3 +293,12 @@ def test_a_checkout_may_not_widen_what_the_agents_own_config_allows(orch, fake, 
     assert word not in result.out and "access" in result.notices[0], result
     orch.configure({"access": "read"}, repo / ".orch" / "config.json")
     assert orch("-n", "hi").err == ""
+
+
+def test_a_plus_that_extends_nothing_is_no_element(orch, fake):
+    orch.configure({"contexts": {"lean": {"claude": ["+", "--lean"]}}, "rules": [{"keywords": ["+", "docs"], "agent": "codex"}]})
+    fake("claude")
+    fake("codex")
+    plan = orch("-n", "--json", "-c", "lean", "one + one").json
+    assert plan["agent"] == "claude"
+    assert "--lean" in plan["candidates"][0]["argv"] and "+" not in plan["candidates"][0]["argv"]
