@@ -6279,16 +6279,16 @@ def cmd_run(given: Given, world: World) -> int:
     try:
         request = request_of(given, read_prompt(given, screen))
         if world.stop.signal is not None:                  # while it was reading
-            return 128 + world.stop.signal
-        if given["dry_run"]:
+            result = no_run(Exit(128 + world.stop.signal), EXIT_TEXTS[Exit(128 + world.stop.signal)], world)
+        elif given["dry_run"]:
             return print_plan(given, world, request)
-        result = run_request(replaced(world, emit=screen.event), request, given["config"])
+        else:
+            result = run_request(replaced(world, emit=screen.event), request, given["config"])
     except OrchError as err:
         screen.close()
         if not (given["json"] or given["events"]):
             raise
-        result = Result("rejected", None, None, None, str(err), None, int(err.code), None, path_text(world.cwd),
-                        {"agent": None, "reason": None, "rule": None}, None)
+        result = no_run(err.code, str(err), world)
     screen.close()
     default_signals()                                      # nothing is left to clean up, and writing may block
     notice = unread_notice(given)
@@ -6296,6 +6296,12 @@ def cmd_run(given: Given, world: World) -> int:
         screen.notice(notice)
         result = replaced(result, warnings=(*result.warnings, notice))
     return screen.show(result)
+
+
+def no_run(code: Exit, why: str, world: World) -> Result:
+    """The result where nothing was run."""
+    return Result(status_of(code), None, None, None, why, None, int(code), None, path_text(world.cwd),
+                  {"agent": None, "reason": None, "rule": None}, None)
 
 
 def request_of(given: Given, prompt: str) -> Request:

@@ -298,3 +298,13 @@ def test_no_file_of_orch_leaks_into_the_agent(orch, fake):
     fake("mine", step(run=listing))
     numbers = orch("-a", "mine", "hi").out.split()
     assert set(numbers) <= {"0", "1", "2", "3"}, numbers    # 3: the listing's own
+
+
+@pytest.mark.parametrize("option", ["--json", "--events"])
+def test_a_run_stopped_while_it_reads_its_prompt_has_a_result(orch, fake, option):
+    fake("claude")
+    process = orch.start(option, "-", stdin=subprocess.PIPE)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    out = process.stdout.read()
+    assert (process.wait(timeout=20), json.loads(out)["status"], json.loads(out)["exit_code"]) == (-signal.SIGTERM, "aborted", 143)
