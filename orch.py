@@ -6770,7 +6770,10 @@ def _zone(name: str | None) -> str | None:
 
 def cmd_demo(given: Given, world: World) -> int:
     """Show a limit, a handoff and a second agent finishing, with nothing installed."""
-    folder = private_folder(world.env)
+    try:
+        folder = private_folder(world.env)
+    except OSError as err:
+        raise OrchError(f"no temporary folder for the demo: {reason_of(err)}; see TMPDIR") from err
     try:
         return _demo(folder, world)
     finally:

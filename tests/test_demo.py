@@ -5,6 +5,8 @@ import os
 import re
 import time
 
+from conftest import one_line_error
+
 
 def test_the_demo_runs_with_nothing_installed(orch):
     begun = time.monotonic()
@@ -41,3 +43,7 @@ def test_the_demo_is_never_mistaken_for_the_users_own_state(orch):
 
 def test_the_demo_refuses_a_word_it_does_not_know(orch):
     assert orch("demo", "please").code == 2
+
+
+def test_the_demo_without_a_temporary_folder_is_refused_in_one_line(orch):
+    assert "TMPDIR" in one_line_error(orch("demo", env={"TMPDIR": "/nonexistent"}))
