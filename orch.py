@@ -3920,7 +3920,7 @@ class Stop:
         self.urgent = False                                # asked twice: kill at once
         self.groups: set[int] = set()                      # agents at work, for TSTP
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
-        self.listener_fd: int | None = None                # standard output, where it is a pipe that can close
+        self.listener_fd: int | None = None                # standard output, where its other end can close
         self.fd, self._wake = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake, False)
@@ -3970,6 +3970,13 @@ class Stop:
     def wait(self, seconds: float) -> bool:
         """Sleep; return early with True when a stop is requested."""
         return self.signal is not None or bool(self._ready(self.fd, seconds))
+
+    def listener_is_gone(self) -> bool:
+        """Whether standard output is a pipe or a socket whose other end is closed."""
+        import select
+        poll = select.poll()
+        poll.register(self.listener_fd or 0, 0)            # no event asked for: only errors and hang-ups come
+        return bool(poll.poll(0))
 
     def _ready(self, fd: int, seconds: float | None, *, writable: bool = False) -> set[int]:
         """Which of `fd` and the wake-up pipe is ready; unlike `select`, `poll` takes any descriptor."""
@@ -4628,9 +4635,10 @@ class Child:
             self.stopping.kill_at = self.stop.clock()
 
     def _listener_gone(self) -> None:
-        """Nobody reads standard output any more."""
+        """Something is up with standard output: nobody reads it any more, or there is data for whoever shares it."""
         self.selector.unregister(self.stop.listener_fd or 0)
-        self.stop.request(Exit.PIPE - 128)
+        if self.stop.listener_is_gone():
+            self.stop.request(Exit.PIPE - 128)
 
     def _pipes_open(self) -> bool:
         return any(pipe is not None and not pipe.closed for pipe in (self.process.stdout, self.process.stderr))
@@ -5584,10 +5592,6 @@ class Watch:
                             env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
             return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
-        except OrchError as err:                           # the prompt does not fit, which is no end after an attempt
-            if not self.run_.attempts:
-                raise
-            return Ended(None, stderr=str(err)), Report(complete=False)
         else:
             child = Child(process, self.attempt_id, self.limits(), world.stop, self.on_output)
             ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
@@ -7171,10 +7175,10 @@ def open_descriptors() -> None:
 
 def install_signals(stop: Stop) -> None:
     """Turn what ends a run into requests: signals, but for one that was ignored from the start, and a closed pipe."""
-    import fcntl
     import signal
     import stat
-    if stat.S_ISFIFO(os.fstat(1).st_mode) and fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+    mode = os.fstat(1).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         stop.listener_fd = 1
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)          # where it is ignored, exit statuses are lost
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -308,3 +309,26 @@ def test_a_run_stopped_while_it_reads_its_prompt_has_a_result(orch, fake, option
     process.send_signal(signal.SIGTERM)
     out = process.stdout.read()
     assert (process.wait(timeout=20), json.loads(out)["status"], json.loads(out)["exit_code"]) == (-signal.SIGTERM, "aborted", 143)
+
+
+def test_a_closed_socket_as_standard_output_stops_the_agent(orch, fake):
+    fake("claude", step(run=SLEEP))
+    ours, theirs = socket.socketpair()
+    process = orch.start("hi", stdout=theirs.fileno())
+    theirs.close()
+    wait_until(lambda: fake.calls, what="the agent's start")
+    ours.close()
+    assert process.wait(timeout=20) == -signal.SIGPIPE
+    assert orch.leftovers() == {}
+
+
+def test_data_in_a_fifo_that_is_open_both_ways_is_no_closed_standard_output(orch, fake, tmp_path):
+    fake("claude", claude_ok("42", delay=0.5))
+    os.mkfifo(tmp_path / "fifo")
+    both_ways = os.open(tmp_path / "fifo", os.O_RDWR)
+    try:
+        os.write(both_ways, b"something unread, ")
+        assert orch.start("hi", stdout=both_ways).wait(timeout=20) == 0
+        assert os.read(both_ways, 100) == b"something unread, 42\n"
+    finally:
+        os.close(both_ways)
