@@ -3683,7 +3683,7 @@ def printable(text: str, limit: int = 100_000) -> str:
 
 def terminal_text(text: str) -> str:
     """An agent's text for a terminal: without escape sequences and control characters but line ends and tabs."""
-    return re.sub(CONTROLS, "", re.sub(ESCAPES, "", text))
+    return re.sub(CONTROLS, "", re.sub(ESCAPES, "", text)) if re.search(CONTROLS, text) else text
 
 
 def render_span(seconds: float) -> str:
@@ -5568,7 +5568,7 @@ class Watch:
         self.agent = task.candidate.agent
         self.format = FORMATS[self.agent.output]
         self.draft = new_draft(task.prompt)
-        self.lines = {"stdout": Lines(), "stderr": Lines()}
+        self.lines = Lines()                               # of the stream that carries the events
         self.decoder: Any = None
         self.recent = ""                                   # the latest of both streams: does it sit at its limit?
         self.folder = usage_folder(run.world.env) if self.agent.usage_args else None
@@ -5651,8 +5651,9 @@ class Watch:
     def on_output(self, stream: str, data: bytes) -> bool:
         """Parse a piece of output; True when it shows the agent sitting at its limit."""
         activity = None
-        for line in self.lines[stream].feed(data):
-            activity = feed_line(self.format, self.draft, line, stream) or activity
+        if self.format.machine and stream == self.format.stream:
+            for line in self.lines.feed(data):
+                activity = feed_line(self.format, self.draft, line, stream) or activity
         if activity:
             self.run_.emit("activity", agent=self.agent.name, text=activity)
         if stream == "stdout" and not self.format.machine:
@@ -5675,8 +5676,7 @@ class Watch:
     def after(self, child: Child) -> None:
         """Take in what is left, and tell what a person should know of how the process ended."""
         name, warn = self.agent.name, self.run_.warn
-        for stream, lines in self.lines.items():
-            feed_line(self.format, self.draft, lines.rest(), stream)
+        feed_line(self.format, self.draft, self.lines.rest(), self.format.stream)
         if child.stopping is not None and child.stopping.survivors:
             warn(f"{name}: {child.stopping.survivors} of its processes could not be stopped")
         left = orphans(self.attempt_id, child.process.pid) if child.stopping is None else []
