@@ -12,7 +12,7 @@ TESTED = orch.py tests
 TYPED  = orch.py tests/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help build test fast lint bench install uninstall clean distclean
+.PHONY: help build test test-real fast lint bench install uninstall clean distclean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +24,9 @@ build:  ## build dist/orch, the one-file program
 test: build pytest-ready  ## run all tests on the built program (makes $(VENV) if pytest is missing)
 	@$(call with,pytest) -m pytest
 
+test-real: build pytest-ready  ## run the suite on the five real agents, offline (installs them outside the repository)
+	@$(call with,pytest) tests/real/run.py
+
 fast: pytest-ready  ## run the tests that start no process: core, docstrings, structure
 	@$(call with,pytest) -m pytest -m fast
 
@@ -31,7 +34,7 @@ lint: lint-ready  ## check style and types with ruff and mypy
 	@$(call with,ruff) -m ruff check $(TESTED)
 	@$(call with,mypy) -m mypy $(TYPED)
 
-bench: build  ## measure start-up and the cost of a run
+bench: build  ## measure what orch costs, beside what nobody can go below
 	$(PYTHON) tests/tools/bench.py dist/orch
 
 install: build  ## copy the program to $(DESTDIR)$(PREFIX)/bin

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 # Environment for every agent: nothing asks for anything but its model
 QUIET = {

@@ -9,14 +9,14 @@ nothing, with a HOME of its own for each test.
 """
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import uuid
 from pathlib import Path
 
 import pytest
-
-from conftest import Orch, Result    # tests/conftest.py
+from conftest import Orch  # tests/conftest.py
 
 from .agents import QUIET, log_in
 from .models import Models
@@ -27,6 +27,7 @@ if not FOLDER:
 
 ZONE = "Asia/Kolkata" if os.path.exists("/usr/share/zoneinfo/Asia/Kolkata") else "UTC"    # half an hour off, no summer time
 TIMEOUT_S = 150
+AT_ONCE = 3              # rows of the matrix, on two cores
 PROVEN = pytest.StashKey()
 
 
@@ -102,6 +103,22 @@ def new_real(program, python_dir, models, tmp_path_factory):
     return lambda: RealOrch(program, tmp_path_factory.mktemp("real"), python_dir, models)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def played(request, new_real):
+    """{row: future} of the matrix's rows that this session tests; they are played beside the other tests."""
+    rows = {item.callspec.params["row"] for item in request.session.items if "row" in getattr(item, "fixturenames", ())}
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = {row: pool.submit(row.play, new_real()) for row in sorted(rows, key=lambda row: row.order())}
+        yield futures
+        for future in futures.values():
+            future.cancel()
+
+
+def pytest_collection_modifyitems(items):
+    """Put the matrix last."""
+    items.sort(key=lambda item: "row" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture
 def real(new_real):
     """orch with real agents; what a test leaves running is stopped."""
@@ -132,7 +149,7 @@ def pytest_runtest_makereport(item, call):
         return
     given = item.callspec.params
     agent = (given.get("agent") or given.get("login") or given["row"].login).partition("-")[0]
-    notes = [text for name, text in item.user_properties if name == "note"]
+    notes = [text for name, text in item.user_properties if name == "note" and text]
     item.config.stash[PROVEN].append([agent, shows.args[0], report.passed, notes])
 
 
@@ -140,6 +157,3 @@ def pytest_sessionfinish(session):
     path = os.environ.get("ORCH_REAL_RESULTS")
     if path:
         Path(path).write_text(json.dumps(session.config.stash[PROVEN]))
-
-
-__all__ = ["Result"]

@@ -49,8 +49,8 @@ def install() -> Path:
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:    # two at once would unpack the same twice
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [agent for agent in PINS if not (folder / agent).is_dir()]
+        _check_means(folder, missing)
         if missing:
-            _check_means(folder)
             began = time.monotonic()
             _say(f"installing {len(missing)} agent CLIs (about 1.3 GB, about a minute) in {folder}")
             for agent in missing:
@@ -68,12 +68,12 @@ def cache_folder() -> Path:
     return base / "orch-test-agents" / hashlib.sha256(pins.encode()).hexdigest()[:12]
 
 
-def _check_means(folder: Path) -> None:
-    for program in ("node", "npm"):
+def _check_means(folder: Path, missing: list[str]) -> None:
+    for program in ("node", "npm") if missing else ("node",):
         if shutil.which(program) is None:
             raise NotInstalled(f"{program} is not installed, and the agent CLIs come with npm", NO_NPM)
     free_mb = shutil.disk_usage(folder).free >> 20
-    if free_mb < NEEDED_MB:
+    if missing and free_mb < NEEDED_MB:
         raise NotInstalled(f"{folder} has {free_mb} MB free, and {NEEDED_MB} are needed", FAILED)
 
 

@@ -25,8 +25,9 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 ANSWER = "Hello from the pretend model."
 DROP_AFTER = 4          # events of a stream that is cut
@@ -527,8 +528,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
         else:
             raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-        undo = {"gzip": gzip.decompress, "deflate": zlib.decompress}.get(self.headers.get("content-encoding", ""))
-        return undo(raw) if undo else raw
+        encoding = self.headers.get("content-encoding", "")
+        return gzip.decompress(raw) if encoding == "gzip" else zlib.decompress(raw) if encoding == "deflate" else raw
 
     def _send(self, reply: Reply) -> None:
         data = json.dumps(reply.body).encode()
@@ -548,12 +549,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for number, (kind, data) in enumerate(events):
             if number == most:
-                return self.connection.shutdown(socket.SHUT_RDWR)
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
             head = f"event: {kind}\n" if kind else ""
             text = data if isinstance(data, str) else json.dumps(data)
             self.wfile.write(f"{head}data: {text}\n\n".encode())
             self.wfile.flush()
-        return None
 
     def _hang(self) -> None:
         """Say nothing until the agent goes away."""

@@ -50,36 +50,15 @@ def test_read_lets_no_real_agent_change_a_file(real, outside, agent, settings):
 
 @pytest.mark.proves("`edit` stays inside")
 @agents
-def test_edit_lets_a_real_agent_write_inside(real, agent):
-    play = real.log_in(agent, shell(f"echo x > {real.work}/by-shell"), write(str(real.work / "by-tool"), "x"), say())
+def test_edit_lets_a_real_agent_write_inside_and_not_outside(real, outside, agent, record_property):
+    play = real.log_in(agent, *everywhere(real, outside), say())
     done = real.ask(agent, "--access", "edit")
-    assert made(real.work) == ({"by-tool"} if agent in NO_SHELL else {"by-tool", "by-shell"}), done
-    assert done.code == 0 and len(play.conversation) == 3
-
-
-@pytest.mark.proves("`edit` stays inside")
-@agents
-def test_edit_lets_a_real_agent_write_nothing_outside(real, outside, agent, record_property):
-    tries = everywhere(real, outside)[3:]
-    play = real.log_in(agent, *tries, say())
-    done = real.ask(agent, "--access", "edit")
-    assert "by-tool" not in made(outside), done
-    assert len(play.conversation) == (3 if agent == "opencode" else 4), done     # opencode ends at what is refused
-    if agent in NOT_CONFINED:
-        assert made(outside), "it is confined now: the table of exceptions is out of date"
-        record_property("note", NOT_CONFINED[agent])
-    else:
-        assert made(outside) == set(), done
-    if agent in NO_SHELL:
-        record_property("note", "no shell")
-
-
-@pytest.mark.proves("`full` works")
-@agents
-def test_full_lets_a_real_agent_write_anywhere(real, outside, agent):
-    real.log_in(agent, shell(f"echo x > {outside}/by-shell"), say())
-    done = real.ask(agent, "--access", "full")
-    assert made(outside) == {"by-shell"}, done
+    by_shell = {"by-shell", "by-inner-shell"}
+    assert made(real.work) - {"by-inner-shell"} == ({"by-tool"} if agent in NO_SHELL else {"by-tool", "by-shell"}), done
+    assert made(outside) == (by_shell if agent in NOT_CONFINED else set()), done
+    assert len(play.conversation) == (6 if agent == "opencode" else 7), done      # opencode ends at what is refused
+    for note in [NOT_CONFINED.get(agent), "no shell" if agent in NO_SHELL else None]:
+        record_property("note", note)
 
 
 def allow_everything(home):

@@ -4,8 +4,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-
-from conftest import git    # tests/conftest.py
+from conftest import git  # tests/conftest.py
 
 from .conftest import told
 from .models import say, write

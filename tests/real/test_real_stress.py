@@ -8,8 +8,7 @@ import subprocess
 import time
 
 import pytest
-
-from conftest import git, wait_until    # tests/conftest.py
+from conftest import git, wait_until  # tests/conftest.py
 
 from .conftest import survivors, told
 from .models import ANSWER, say, shell
@@ -72,10 +71,11 @@ exec {orch} --json --no-failover -a {agent} --access full "say hello" > {base}/r
 """
 
 
-@pytest.mark.proves("git hook")
+@pytest.mark.proves("`full`, in a git hook")
 @agents
 def test_real_agent_works_in_a_git_hook_with_standard_input_closed(real, agent):
-    real.log_in(agent, shell("env > env.txt; git rev-parse --show-toplevel > top.txt; git status --short >> top.txt"), say())
+    seen = real.base / "seen"       # outside the directory: what `full` allows
+    real.log_in(agent, shell(f"git rev-parse --show-toplevel > {seen}; git status > status.txt; env >> {seen}"), say())
     git("init", "-q", cwd=real.work)
     hook = real.work / ".git" / "hooks" / "pre-commit"
     hook.write_text(HOOK.format(orch=real.program, agent=agent, base=real.base))
@@ -85,11 +85,12 @@ def test_real_agent_works_in_a_git_hook_with_standard_input_closed(real, agent):
     git("add", "staged.txt", cwd=real.work)
     author = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(["git", "commit", "-q", "-m", "one", "staged.txt"], cwd=real.work, env={**real.env, **author},
-                          capture_output=True, text=True, timeout=150)
+                          capture_output=True, text=True, timeout=150, check=False)
     result = json.loads((real.base / "result.json").read_text())
     assert (done.returncode, result["answer"]) == (0, ANSWER), done
     assert git("show", "--name-only", "--format=", cwd=real.work).split() == ["staged.txt"]
-    inherited = {line.partition("=")[0] for line in (real.work / "env.txt").read_text().splitlines()}
+    top, *variables = seen.read_text().splitlines()
+    inherited = {line.partition("=")[0] for line in variables}
     assert not inherited & {"GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX"}
     assert {"ORCH_DEPTH", "ORCH_ATTEMPT_ID"} <= inherited
-    assert (real.work / "top.txt").read_text().splitlines()[0] == str(real.work)
+    assert top == str(real.work)
