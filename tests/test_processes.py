@@ -1,11 +1,14 @@
 """Starting, watching and stopping: nothing hangs, nothing survives, no sibling is touched."""
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
+import termios
 import time
 
 import pytest
@@ -251,13 +254,18 @@ def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
 
 
 def test_the_result_is_the_last_event_however_slow_the_reader_is(orch, fake):
-    flood = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n"
+    flood = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n    time.sleep(0.0005)\n"
     fake("claude", step(run=flood))
     process = orch.start("--events", "hi")
     wait_until(lambda: fake.calls, what="the agent's start")
-    time.sleep(1)                                      # by now the pipe is full
+
+    def unread():
+        return int.from_bytes(fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+    wait_until(lambda: unread() > 61_000, timeout=30, what="a full pipe")
+    time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: orch.state().get("jobs"), what="the end of the run")
+    time.sleep(1)                                      # and it stays full
     events = [json.loads(line) for line in process.communicate(timeout=20)[0].splitlines()]
     assert (events[-1]["type"], events[-1]["status"]) == ("result", "aborted")
 
