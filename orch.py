@@ -1766,7 +1766,7 @@ def config_of(layers: Sequence[Layer]) -> Config:
     for name, fields in raw["agents"].items():
         agents[name] = agent_of(agents.get(name), name, fields)
     return Config(
-        order=tuple(raw["order"]), agents=agents,
+        order=tuple(dict.fromkeys(raw["order"])), agents=agents,
         rules=tuple(Rule(**{k: _frozen(_extended([], v)) for k, v in rule.items()}) for rule in raw["rules"]),
         contexts={name: {a: tuple(_extended([], args)) for a, args in flags.items()}
                   for name, flags in raw["contexts"].items()},

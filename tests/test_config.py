@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import claude_ok, codex_ok, one_line_error, step
+from conftest import claude_auth, claude_ok, codex_auth, codex_ok, one_line_error, step
 
 EXAMPLE = {
     "$schema": "https://example.org/schema.json", "_note": "keys that begin with _ are comments",
@@ -302,3 +302,11 @@ def test_a_plus_that_extends_nothing_is_no_element(orch, fake):
     plan = orch("-n", "--json", "-c", "lean", "one + one").json
     assert plan["agent"] == "claude"
     assert "--lean" in plan["candidates"][0]["argv"] and "+" not in plan["candidates"][0]["argv"]
+
+
+def test_an_agent_named_twice_in_the_order_is_tried_once(orch, fake):
+    orch.configure({"order": ["codex", "claude", "claude"]})
+    fake("codex", codex_auth())
+    fake("claude", claude_auth())
+    assert orch("hi").code == 77
+    assert fake.names == ["codex", "claude"]
