@@ -1987,13 +1987,14 @@ def _half_defined(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _source_of(path: str, layers: Sequence[Layer]) -> str:
     """The file that last set `path` or the nearest thing above it."""
-    found = origins(layers)
     parts = re.sub(r"\[\d+\]", "", path).split(".")
     while parts:
-        hits = [source for key, source in found.items()
-                if key == ".".join(parts) or key.startswith(".".join(parts) + ".")]
-        if hits:
-            return hits[-1]
+        for layer in reversed(layers):
+            node: Any = layer.raw
+            for part in parts:
+                node = node.get(part) if isinstance(node, dict) else None
+            if node is not None:
+                return layer.source
         parts.pop()
     return layers[-1].source
 

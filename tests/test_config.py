@@ -310,3 +310,11 @@ def test_an_agent_named_twice_in_the_order_is_tried_once(orch, fake):
     fake("claude", claude_auth())
     assert orch("hi").code == 77
     assert fake.names == ["codex", "claude"]
+
+
+def test_an_error_names_the_file_that_made_it(orch, repo):
+    own, project = orch.configure({"agents": {"new": {}}}), repo / ".orch" / "config.json"
+    assert f"{own}: agents.new: " in one_line_error(orch("config", "check"))
+    orch.configure({})
+    orch.configure({"order": ["+", "nobody"]}, project)
+    assert f"orch: {project}: order[5]: " in one_line_error(orch("config", "check"))
