@@ -6477,7 +6477,7 @@ def _status_rows(agents: Sequence[Mapping[str, Any]], now: float) -> Iterator[Se
         for row in (agent, *models):
             set_at = parse_time(row["set_at"]) if row.get("set_at") else None
             yield (row["agent"], _state_text(row, now), row.get("source"), set_at and render_ago(set_at, now),
-                   printable(row.get("reason") or "", 60))
+                   printable(str(row.get("reason") or ""), 60))
 
 
 def _midnight(now: float) -> str:

@@ -347,3 +347,12 @@ def test_a_killed_run_noted_on_a_disk_that_became_read_only_costs_no_answer(orch
     fake("claude", claude_ok("42"))
     result = orch("what?")
     assert (result.code, result.out, len(result.notices)) == (0, "42\n", 2), result
+
+
+def test_odd_values_in_the_state_crash_no_command(orch, fake):
+    odd = {"until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 999)), "reason": {"a": 1}, "source": 3, "set_at": []}
+    orch.home.mkdir()
+    (orch.home / "state.json").write_text(json.dumps({"version": 1, "cooldowns": {"claude": odd}, "jobs": [{"id": 5, "prompt": {}}]}))
+    fake("claude")
+    for command in (["status"], ["jobs"], ["jobs", "5"], ["cooldown", "list"], ["agents"], ["status", "--json"]):
+        assert orch(*command).code == 0, command
