@@ -5587,14 +5587,14 @@ class Watch:
         """Start the agent, watch it, and take its note away."""
         world, note = self.run_.world, None
         try:
-            launch = self.launch()
+            launch, limits = self.launch(), self.limits()
             note = self.run_.in_home(note_running, self.attempt_id, self.note())
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
                             env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
             return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
         else:
-            child = Child(process, self.attempt_id, self.limits(), world.stop, self.on_output)
+            child = Child(process, self.attempt_id, limits, world.stop, self.on_output)
             ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
             self.after(child)
             return ended, finish(self.format, self.draft, ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import sys
 import time
 
 import pytest
@@ -189,3 +190,17 @@ def test_the_c_locale_changes_no_byte(orch, fake):
     fake("claude", claude_ok())
     orch("ünï 🎉".encode(), env={"LANG": None, "LC_ALL": "C"})
     assert fake.call.prompt == "ünï 🎉".encode()
+
+
+def in_python(orch, call):
+    """What `print(call)` prints in a program that imports orch; an exception is printed as its class."""
+    code = (f"import sys; sys.path.insert(0, {str(orch.program.parent.parent)!r}); import orch\n"
+            f"try: print({call})\nexcept Exception as err: print(type(err).__name__)\n")
+    return subprocess.run([sys.executable, "-c", code], env=orch.env, cwd=orch.work, capture_output=True, text=True,
+                          check=True, timeout=30).stdout
+
+
+def test_a_limit_of_the_wrong_type_starts_no_agent(orch, fake):
+    fake("claude")
+    assert in_python(orch, "orch.run('hi', timeout_s='5m')") == "TypeError\n"
+    assert fake.calls == []
