@@ -5792,6 +5792,8 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
         raise OrchError("the prompt is empty; see `orch --help`")
     if "\0" in request.prompt:
         raise OrchError("the prompt holds a NUL byte, which no program can be given as an argument")
+    if re.search("[\ud800-\udc7f\udd00-\udfff]", request.prompt):
+        raise OrchError("the prompt holds half a character (a lone surrogate), which no program can be given")
     if not os.path.isdir(world.cwd) or not os.access(world.cwd, os.X_OK):
         raise OrchError(f"{world.cwd}: no such directory" if not os.path.isdir(world.cwd)
                         else f"{world.cwd}: may not be entered")

@@ -204,3 +204,9 @@ def test_a_limit_of_the_wrong_type_starts_no_agent(orch, fake):
     fake("claude")
     assert in_python(orch, "orch.run('hi', timeout_s='5m')") == "TypeError\n"
     assert fake.calls == []
+
+
+def test_half_a_character_in_a_prompt_is_refused(orch, fake):
+    fake("claude")
+    assert in_python(orch, "orch.run('half: \\ud83d')") == "OrchError\n"
+    assert fake.calls == []
