@@ -341,6 +341,8 @@ OPEN_WINDOW = r'status\\*"\s*:\s*\\*"allowed|used_percent\\*"\s*:\s*\d{1,2}(?:\.
 
 # --- cleaning ---
 
+# A cursor that moves within a line leaves a blank, one that moves to another line or to the first column a line end.
+MOVES = r"\x1b\[(?:(?P<blank>\d{0,4}C|(?!1?G)\d{1,4}G)|[\d;]{0,9}[ABEFGHf])"
 ESCAPES = (r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|"
            r"\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?|\x1b[ -/]{0,8}[0-~]?")
 CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
@@ -356,7 +358,9 @@ def fold_text(text: str) -> str:
     >>> fold_text("\x1b[91mYou\u2019ve hit it\x1b[0m\r\nresets 3\u202fPM")
     "You've hit it\nresets 3 PM"
     """
-    text = re.sub(ESCAPES, "", text)
+    if "\x1b" in text:
+        text = re.sub(MOVES, lambda move: " " if move["blank"] else "\n", text)
+        text = re.sub(ESCAPES, "", text)
     text = re.sub(CONTROLS, "", text.replace("\r\n", "\n").replace("\r", "\n"))
     return text.translate(str.maketrans(TYPOGRAPHY, "'" * 5 + '"' * 4 + "-" * 3 + " " * 15))
 

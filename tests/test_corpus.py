@@ -68,14 +68,9 @@ def test_message_of_the_corpus_is_understood(row):
         # `model` says that the text need not name the model; naming it is no mistake
         assert row["scope"] in (verdict.scope, verdict.scope.partition(":")[0]), verdict
         resets = [at for at in (row["expect_reset"], row["alt_reset"]) if at is not None]
-        if not HAVE_RESETS:
-            continue
         if not resets:
             assert verdict.reset_at is None, verdict
         else:
             assert verdict.reset_at is not None, verdict
             off = min(abs(verdict.reset_at - at) for at in resets)
             assert off <= (row["tolerance_s"] or 0) + 1, (off, verdict)
-
-
-HAVE_RESETS = v.parse_reset.__module__ == "resets"
