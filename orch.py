@@ -335,8 +335,9 @@ BETWEEN = rf"{GAP}(?:[,·@|-]|(?:at|on)(?![a-z])|T(?=\d))?{GAP}"
 WINDOW = r"(?P<session>session(?! ?id)|\b(?:5|five)[ -]?h(?:(?:ou)?rs?)?\b)|week|month|daily|opus|sonnet"
 # Z.ai and its relatives print Beijing time without saying so: "[1308][Usage limit reached for 5 hour. ...".
 VENDOR = r"\[13\d\d\]|for \d+ hour\b|weekly/monthly limit|重置"
-# An object that describes a window which is not used up.
+# An object that describes a window which is not used up, and a header of one of two windows.
 OPEN_WINDOW = r'status\\*"\s*:\s*\\*"allowed|used_percent\\*"\s*:\s*\d{1,2}(?:\.\d*)?\s*[,}]'
+OF_WINDOW = r"(?P<window>primary|secondary)-$"
 
 
 # --- cleaning ---
@@ -345,6 +346,7 @@ OPEN_WINDOW = r'status\\*"\s*:\s*\\*"allowed|used_percent\\*"\s*:\s*\d{1,2}(?:\.
 MOVES = r"\x1b\[(?:(?P<blank>\d{0,4}C|(?!1?G)\d{1,4}G)|[\d;]{0,9}[ABEFGHf])"
 ESCAPES = (r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|"
            r"\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?|\x1b[ -/]{0,8}[0-~]?")
+FRAMES = r"^[ \t]{0,9}│ ?(.{0,999}?)[ \t]{0,999}│[ \t]{0,9}$|^[ \t]{0,9}[╭╰╮╯─]{3,}[ \t]{0,9}$"
 CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 TYPOGRAPHY = ("\u2018\u2019\u201a\u201b\u02bc\u201c\u201d\u201e\u201f\u2010\u2011\u2212"
               "\u00a0\u202f\u205f\u3000\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a")
@@ -362,6 +364,8 @@ def fold_text(text: str) -> str:
         text = re.sub(MOVES, lambda move: " " if move["blank"] else "\n", text)
         text = re.sub(ESCAPES, "", text)
     text = re.sub(CONTROLS, "", text.replace("\r\n", "\n").replace("\r", "\n"))
+    if "│" in text:
+        text = re.sub(FRAMES, r"\1", text, flags=re.MULTILINE)
     return text.translate(str.maketrans(TYPOGRAPHY, "'" * 5 + '"' * 4 + "-" * 3 + " " * 15))
 
 
@@ -410,7 +414,12 @@ def _hint(head: re.Match[str], source: str, forms: tuple[Form, ...], now: float,
 
 
 def _describes_open_window(head: re.Match[str]) -> bool:
-    """Tell whether the JSON object around `head` says that its window is not used up."""
+    """Tell whether the JSON object around `head`, or a header beside it, says that its window is not used up."""
+    header = _pattern(OF_WINDOW).search(head.string, max(0, head.start() - NEARBY), head.start())
+    if header:                                              # any blanks are of a wrapped line
+        used = header["window"] + r"-used-percent[\"'\\:=]{1,9}\d{1,2}(?![\d%])"
+        nearby = head.string[max(0, head.start() - 5 * NEARBY):head.end() + 5 * NEARBY]
+        return bool(_pattern(used).search(re.sub(r"\s", "", nearby)))
     start = head.string.rfind("{", max(0, head.start() - NEARBY), head.start())
     rest, _, _ = head.string[head.start():head.end() + NEARBY].partition("}")
     return start >= 0 and bool(_pattern(OPEN_WINDOW).search(head.string[start:head.start()] + rest + "}"))
@@ -1302,7 +1311,13 @@ GENERIC_NOTES = r"[Rr]etrying in \d|.*; retrying \d+/\d+|[Ww]arning: "
 # What another program says about its own limits or logins, printed by a tool that the agent ran
 FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt|helm|terraform|remote|"
                  r"fatal)(?: \w+)?: "
-                 r"|npm (?:error|ERR!)|toomanyrequests\b|\$ ")
+                 r"|npm (?:error|ERR!)|toomanyrequests\b|\$ "
+                 # a failed test, a place in a file, a numbered line, a line of a diff
+                 r"|E {3}|FAILED \S+::|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )|[+-](?! ?\d)[\s\w#/\"']")
+# A spinner, and what a runtime prints below a stack: no message, whoever prints it
+EMPTY_LINES = r"[\u2800-\u28ff]|(?:Node\.js|Bun) v\d"
+# A line that belongs to the message above it, however it is indented
+COMPANION_LINES = r"/[a-z][a-z-]+ (?:to|for|or) |Resets? (?:by|at|on|in) "
 # For an agent that says nothing: a line that tells of a retry going on
 GENERIC_RETRIES = r"(?i:.*\b(?:retry|retrying|waiting|try again|attempt \d+)\b)"
 
@@ -1345,7 +1360,8 @@ AGENTS: tuple[Agent, ...] = (
         limit_patterns=(
             r"Claude (?:AI )?usage limit reached",
             r"You've (?:hit|reached) your (?:[\w']+ ){0,4}limit\b",
-            r"\d-hour limit reached|(?:Session|Weekly|[A-Z]\w+ weekly) limit reached",
+            r"\d-hour limit reached|(?:Session|Weekly|Usage credit|[A-Z]\w+ weekly) limit reached"
+            r"|^\W*(?:Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
             r"You're out of (?:extra |usage )(?:usage|credits)|Your org is out of usage",
             r"Your (?:group|org|team)'s usage limit is set to",
             r"seat type doesn't include usage credits",
@@ -1508,15 +1524,19 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                       r"\d+.hour) (?:limit|cap)"
                       r"(?: has been| was| is)? (?:reached|exceeded|hit)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
+    ("the limit", r"^\W*You(?:'ve| have) (?:hit|reached|exceeded) (?:the|your) limit\b|\bout of (?:\w+ )?messages\b"),
     ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)"
-              r"|exceeded your (?:current |\w+ )?quota"
+              r"|exceeded your (?:current |\w+ )?quota|exceeded your (?:[\w-]+ ){1,3}(?:usage|allowance)\b"
               r"|exhausted your (?:[\w-]+ ){0,3}(?:quota|capacity)|(?:insufficient|no)[ _]quota\b"
               r"|quota_exceeded"
               r"|Resource has been exhausted|RESOURCE_EXHAUSTED"),
     ("credits", r"(?:out of|run out of|used up|no (?:more|remaining)|not enough|"
                 r"insufficient) (?:[\w-]+ )?(?:credits?|balance|funds)\b"
                 r"|credit balance is (?:too low|\S*0)"
-                r"|credits? (?:are |is |have been )?(?:exhausted|depleted|used up|exceeded)"
+                r"|(?:credits?|balance) (?:are |is |has been |have been )?(?:exhausted|depleted|used up|exceeded)"
+                r"|requires? more credits|more credits are required|\bnot-enough-credits\b"
+                r"|(?:extra usage|usage credits) (?:is |are )?required\b"
+                r"|(?:membership|subscription) (?:has |is )?expired"
                 r"|Insufficient balance|out of (?:extra )?usage\b|Free usage exceeded"),
     ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)"
               r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
@@ -1527,10 +1547,13 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
                    r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
-    ("too many requests", r"too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"),
+    ("too many requests", r"too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
+                          r"|^\W*(?:\w{0,30}Error:? )?(?:.{0,60}\blast error: )?Too Many Requests\W*$"),
+    ("throttled", r"\bThrottling\w*\)|\bThrottling\w*Exception: |request was throttled"
+                  r"|too many tokens(?: per \w+)?, please wait|too many tokens for team"),
     ("http 429", r"^\W*(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:) \(?429\b"
                  r"|Request rejected \(429\)"),
-    ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)"),
+    ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
 )
 GENERIC_AUTH: tuple[tuple[str, str], ...] = (
     ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
@@ -1542,10 +1565,16 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                     r"access token|auth\w* (?:token|credentials)|credentials)"
                     r"|api[ _-]key (?:is |was |has )?(?:been )?(?:not valid|invalid|expired|revoked|missing)"),
     ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |"
-                      r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"),
+                      r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"
+                      r"|(?:(?:security|refresh|access) token|SSO session) (?:[\w-]+ ){1,7}"
+                      r"(?:expired|revoked|invalid)\b"
+                      r"|token refresh failed|(?:failed|unable) to refresh (?:[\w-]+ )?token\b"
+                      r"|\binvalid_grant\b|\bExpiredToken"),
     ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
-                     r"|authentication_error|failed to (?:authenticate|sign in|log in)"),
+                     r"|authentication_error|\bAuthenticationError: |failed to (?:authenticate|sign in|log in)"
+                     r"|you are not authorized to use|access denied by \w+ policy"),
     ("no credentials", r"No authentication information found|no credentials (?:found|configured)"
+                       r"|could not load credentials|unable to locate credentials"
                        r"|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"
                        r"|_(?:API_KEY|TOKEN) (?:is |was )?(?:not set|unset|missing)"),
     ("discontinued", r"OAuth \w+(?: \w+)? has been discontinued"),
@@ -1557,7 +1586,9 @@ VETOES: tuple[tuple[str, str], ...] = (
                    r"|(?:high|heavy) (?:demand|load|traffic)|server-side issue"),
     ("context", r"context (?:length|window|limit|size)|maximum context|prompt (?:is |as )?too (?:long|large)"
                 r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
-                r"|exceeds the maximum number of tokens|too many (?:input )?tokens"
+                r"|exceeds the maximum number of tokens"
+                # Bedrock and xAI say it of their quota: "Too many tokens per day, please wait", "... for team"
+                r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team)\b)"
                 r"|context_length_exceeded|ran out of room"),
     ("unknown", r"max(?:imum)?(?: number of)?[ _]turns|disk quota"),
     ("permission", r"suspicious activity|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
@@ -1594,13 +1625,14 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
 SCOPE_NAMES: tuple[str, ...] = (
     r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w)",
     r"rate limit reached for (\S+) in organization \S+ on tokens per",
-    r"daily ([a-z][\w.-]*\d[\w.-]*) quota",
+    r"daily ([a-z][\w.-]*\d[\w.-]*) quota|base model: ([\w.@-]+\w)|for team \S+ and model ([\w.-]+\w)",
     r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|"
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
     r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
-    r"daily) limit reached",
+    r"daily) limit reached|^\W*(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
+               r"(?:choose|try|select) (?:another|a different) model|for (?:1M|long) context|"
                r"/model to switch|model quota"
                r"|\bmodel: [\w.-]+\)|^API Error: Rate limit reached$")
 
@@ -2404,6 +2436,7 @@ RESET_HORIZON_S = 35 * 86400      # a reset further ahead is not believed
 LONG_LINE = 24                    # a shorter prompt is taken out only as a whole line
 TEXT_LINES = 400                  # of one stream, head and tail, are judged
 LINE_CHARS = 4000
+WRAPPED_CHARS = 40                # a line that a terminal wrapped is at least this long
 _SIGNAL_EXITS = (129, 130, 131, 137, 141, 143)       # 128 + a signal, as shells and node tell it
 
 _PER_STATUS: Mapping[int, tuple[str, str]] = {       # what a status means where the message says no more
@@ -2651,7 +2684,7 @@ def _scope(agent: Agent, text: str, hints: Report) -> str:
     for number, pattern in enumerate(SCOPE_NAMES):
         found = _compiled(pattern, re.MULTILINE if number > 2 else re.MULTILINE | re.IGNORECASE).search(text)
         if found:
-            name = found.group(1).rstrip(".")
+            name = next(filter(None, found.groups())).rstrip(".")
             return f"model:{name.lower() if number > 2 else name}"
     metric = _compiled(r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'").search(text)
     if metric:
@@ -2722,12 +2755,14 @@ def _stated_status(text: str) -> int | None:
     >>> _stated_status("API Error: 401 {...}"), _stated_status("error on line 401")
     (401, None)
     """
-    found = _compiled(r"^\W*(?:ERROR: |Error: )?(?:Failed to authenticate\. )?"
+    found = _compiled(r"^\W*(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?(?:Failed to authenticate\. )?"
                       r"(?:(?:unexpected |[\w ,]{0,40}last )status:?"
                       r"|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
                       r" \(?([45]\d\d)\b"
-                      r"|\b(401) Unauthorized").search(text)
-    return int(found.group(1) or found.group(2)) if found else None
+                      r"|\b(401) Unauthorized"
+                      # how the makers' libraries print an answer: the status, then its body
+                      r"|^\W*(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")").search(text)
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def _ending(ended: Ended) -> str:
@@ -2754,7 +2789,7 @@ def _verdict_text(agent: Agent, ended: Ended, report: Report, prompt: str) -> st
         shown = "\n".join(streams[name] for name in wanted)
         if marked or (agent.transcript and _compiled(agent.transcript, re.MULTILINE).search(shown)):
             return marked[-1] if marked else ""
-    blocks = {name: _blocks(streams[name], agent.note_lines) for name in wanted}
+    blocks = {name: _blocks(streams[name], agent.note_lines or GENERIC_NOTES) for name in wanted}
     kept = [block for name in wanted
             for block in (blocks[name][-agent.verdict_last:] if name == "stdout" else blocks[name])]
     return "\n".join(kept)
@@ -2781,7 +2816,11 @@ def _blocks(text: str, notes: str) -> list[str]:
     head_indent, in_stack = 0, False
     for line in text.split("\n"):
         indent = len(line) - len(line.lstrip())
-        if not line.strip():
+        if not line.strip() or _matches(EMPTY_LINES, line):
+            continue
+        belongs = blocks and (_matches(COMPANION_LINES, line) or _is_wrapped(blocks[-1][-1], line))
+        if belongs and not _matches(left_out, line):
+            blocks[-1].append(line)
             continue
         if not blocks or indent <= head_indent:
             blocks.append([line])
@@ -2791,6 +2830,16 @@ def _blocks(text: str, notes: str) -> list[str]:
         if not in_stack:
             blocks[-1].append(line)
     return ["\n".join(block) for block in blocks if not _matches(left_out, block[0])]
+
+
+def _is_wrapped(line: str, after: str) -> bool:
+    """Whether a terminal cut a message between the two lines.
+
+    >>> _is_wrapped("Upgrade to Pro (https://chatgpt.com/explore/pro) or try again in 2 days 17", "hours.")
+    True
+    """
+    goes_on = after[0].islower() or after[0] in "0123456789(\"·"
+    return goes_on and len(line) >= WRAPPED_CHARS and line[-1] not in ".!?:;"
 
 
 def _only_errors(agent: Agent, text: str) -> str:
