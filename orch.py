@@ -1510,7 +1510,7 @@ AGENTS: tuple[Agent, ...] = (
         ),
         auth_patterns=(
             r"No authentication information found",
-            r"Authentication failed with provider",
+            r"Authentication failed with provider|not created with authentication info",
         ),
     ),
 )
@@ -1519,9 +1519,9 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("hit a limit", r"(?:hit|reached|exceeded|exhausted|exceeds?|over|used up) (?:the |your |its |an? |our )?"
                     r"(?:[\w'$().-]+ ){0,5}?(?:usage|session|weekly|daily|monthly|hourly|rate|spend|spending|"
                     r"requests?|quota"
-                    r"|tokens?-per-\w+|max RPM|plan) (?:limit|cap|allowance|quota)\b"),
+                    r"|tokens?-per-\w+|max RPM|plan) (?:limits?|cap|allowance|quota)\b"),
     ("limit reached", r"(?:usage|session|weekly|daily|monthly|hourly|rate|quota|spend|spending|request|"
-                      r"\d+.hour) (?:limit|cap)"
+                      r"per (?:minute|hour|day|week|month)|\d+.hour) (?:limit|cap)"
                       r"(?: has been| was| is)? (?:reached|exceeded|hit)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
     ("the limit", r"^\W*You(?:'ve| have) (?:hit|reached|exceeded) (?:the|your) limit\b|\bout of (?:\w+ )?messages\b"),
@@ -1542,7 +1542,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
               r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
     ("rate limit", r"(?:exceed|exceeded|over|reached) (?:your |the )?(?:account|organization|project|"
                    r"org)'?s? (?:max |rate limit)"
-                   r"|rate limit for your organization|(?:has|have|been|are) rate[- ]limited\b(?: you)?"
+                   r"|rate limit for your organization|(?:has|have|been|are|request was) rate[- ]limited\b(?: you)?"
                    r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|"
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
                    r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
@@ -1588,7 +1588,7 @@ VETOES: tuple[tuple[str, str], ...] = (
                 r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
                 r"|exceeds the maximum number of tokens"
                 # Bedrock and xAI say it of their quota: "Too many tokens per day, please wait", "... for team"
-                r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team)\b)"
+                r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team|processed)\b)"
                 r"|context_length_exceeded|ran out of room"),
     ("unknown", r"max(?:imum)?(?: number of)?[ _]turns|disk quota"),
     ("permission", r"suspicious activity|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
@@ -1624,7 +1624,7 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
 # Which model a limit is for: the name, or only that it is a model's
 SCOPE_NAMES: tuple[str, ...] = (
     r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w)",
-    r"rate limit reached for (\S+) in organization \S+ on tokens per",
+    r"rate limit reached for (?:model )?[`'\"]?([\w./:@-]+)[`'\"]? in organization [\s\S]{1,80}?\btokens per",
     r"daily ([a-z][\w.-]*\d[\w.-]*) quota|base model: ([\w.@-]+\w)|for team \S+ and model ([\w.-]+\w)",
     r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|"
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
@@ -1632,7 +1632,7 @@ SCOPE_NAMES: tuple[str, ...] = (
     r"daily) limit reached|^\W*(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
-               r"(?:choose|try|select) (?:another|a different) model|for (?:1M|long) context|"
+               r"(?:choose|try|select) (?:another|a different) model|switching to auto\b|for (?:1M|long) context|"
                r"/model to switch|model quota"
                r"|\bmodel: [\w.-]+\)|^API Error: Rate limit reached$")
 
