@@ -25,6 +25,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     RUN        one run: route, failover, result                      I/O
     SCREEN     what a person sees                                    I/O
     COMMANDS   one function per subcommand                           I/O
+    EXPLAIN    `orch explain`                                        I/O
     DEMO       `orch demo`                                           I/O
     CLI        command table, parser, main                           I/O
 """
@@ -1694,7 +1695,8 @@ _COUNT = {"type": "integer", "minimum": 0}
 _TEXTS = {"type": "array", "items": _TEXT}
 _VARIABLES = {"type": "object", "additionalProperties": _TEXT}
 _DURATION = {"x-kind": "duration", "type": ["number", "string"], "description": "seconds, or 90s, 10m, 1h30m, 2d, 1w"}
-_PATTERNS = {"type": "array", "items": {"type": "string", "x-kind": "regex"}}
+_PATTERN = {"type": "string", "x-kind": "regex"}
+_PATTERNS = {"type": "array", "items": _PATTERN}
 _AGENT_NAME = {"type": "string", "x-kind": "agent"}
 _ROLE_NAMES = {"type": "array", "items": {"type": "string", "x-kind": "role"}}
 _CONTEXT_NAME = {"type": "string", "x-kind": "context"}
@@ -1718,10 +1720,13 @@ SCHEMA: Mapping[str, Any] = _object(
         model_args=_TEXTS, effort_args=_TEXTS, access_args=_object(read=_TEXTS, edit=_TEXTS, full=_TEXTS),
         usage_args=_TEXTS, resume_args=_TEXTS, output={"enum": sorted(FORMATS)}, env=_VARIABLES, unset_env=_TEXTS,
         login_check=_TEXTS, login_hint=_TEXT, install_hint=_TEXT, capabilities=_TEXTS,
-        verdict_lines={"type": "string", "x-kind": "regex"}, verdict_stream={"enum": ["stdout", "stderr", "both"]},
-        verdict_last=_COUNT, limit_patterns=_PATTERNS, auth_patterns=_PATTERNS, enabled=_FLAG)},
+        verdict_lines=_PATTERN, verdict_stream={"enum": ["stdout", "stderr", "both"]},
+        verdict_last=_COUNT, limit_patterns=_PATTERNS, auth_patterns=_PATTERNS, enabled=_FLAG,
+        error_lines=_PATTERN, note_lines=_PATTERN, retry_lines=_PATTERN, progress_lines=_PATTERN, transcript=_PATTERN,
+        limit_scope={"enum": ["agent", "model"]},
+        access_env=_object(read=_VARIABLES, edit=_VARIABLES, full=_VARIABLES))},
     rules={"type": "array", "items": _object(
-        match={"type": "string", "x-kind": "regex"}, keywords=_TEXTS, paths=_TEXTS,
+        match=_PATTERN, keywords=_TEXTS, paths=_TEXTS,
         agent=_AGENT_NAME, model=_TEXT, effort=_TEXT, context=_CONTEXT_NAME, complexity=_COMPLEXITY)},
     contexts={"type": "object", "additionalProperties": _per_agent(_TEXTS)},
     model_map=_object(simple=_per_agent(_TEXT), medium=_per_agent(_TEXT), complex=_per_agent(_TEXT)),
@@ -1984,8 +1989,13 @@ def _duration_problem(given: Any) -> str | None:
 
 
 def _regex_problem(given: str) -> str | None:
+    import warnings
     try:
-        re.compile(given)
+        with warnings.catch_warnings():                    # "possible nested set": it would reach standard error
+            warnings.simplefilter("ignore")
+            re.compile(given)
+            re.compile(given, re.IGNORECASE)
+            re.compile(given, re.IGNORECASE | re.MULTILINE)
     except (re.error, RecursionError, OverflowError) as err:
         return f'invalid regular expression "{given}": {err}'
     return None
@@ -2502,12 +2512,14 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
 
 
 def _message_in(line: str) -> str:
-    """The message that a line of a log carries, or the line.
+    """The message that a line of a log, or of events, carries, or the line.
 
     >>> _message_in('level=ERROR message="stream error" error.error="APIError: limit reached"')
     'APIError: limit reached'
+    >>> _message_in('{"type":"error","message":"Reconnecting... 2/5"}')
+    'Reconnecting... 2/5'
     """
-    found = re.search(r'\berror(?:\.error|\.message)?="((?:[^"\\\\]|\\\\.)+)', line)
+    found = re.search(r'(?:\berror(?:\.error|\.message)?=|"(?:errorMessage|message)": ?)"((?:[^"\\]|\\.)+)', line)
     return found.group(1) if found else line
 
 
@@ -2538,8 +2550,9 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
         return declared
     evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
     if evidence or ended.stopped == "limit":
-        verdict = _limited(agent, evidence or "", Report(), clock, ("retries at a limit", evidence or ""))
-        return replaced(verdict, error=f"sat at its limit: {_message_in(evidence or 'no output')}")
+        text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
+        verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or _one_line(text)))
+        return replaced(verdict, error=f"sat at its limit: {_one_line(_message_in(text or 'no output'))}")
     told = {"timeout": "timed out", "silent": "was silent for too long"}.get(ended.stopped, ended.stopped)
     error_class = ended.stopped if ended.stopped in ("timeout", "silent") else "signal"
     return Verdict(FAILED, error_class, told, rule="stopped by orch", evidence=ended.stopped)
@@ -3805,10 +3818,7 @@ def render_usage(summary: Mapping[str, Any], by: str) -> str:
     rows = [_usage_row(row[by] or "-", row) for row in summary["groups"]]
     if len(rows) != 1:
         rows.append(_usage_row("total", summary["total"]))
-    text = render_table((by, "attempts", "ok", "input", "output", "cache read", "billable", "cost"), rows, range(1, 8))
-    if summary["corrupt_lines"]:
-        text += f"{summary['corrupt_lines']} corrupt lines skipped\n"
-    return text
+    return render_table((by, "attempts", "ok", "input", "output", "cache read", "billable", "cost"), rows, range(1, 8))
 
 
 def _usage_row(name: str, row: Mapping[str, Any]) -> list[Any]:
@@ -3902,6 +3912,7 @@ def render_plan(launches: Sequence[Mapping[str, Any]]) -> str:
 TERM_S = 2.0                                               # from TERM to KILL
 KILL_S = 5.0                                               # from KILL to giving up on what will not die (a stuck mount)
 LOOK_S = 0.05
+TICK_S = 1.0                                               # between two drawings of the live line
 
 
 def spawn(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], program: str | None = None,
@@ -3975,6 +3986,7 @@ class Stop:
         self.groups: set[int] = set()                      # agents at work, for TSTP
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
         self.listener_fd: int | None = None                # standard output, where its other end can close
+        self.on_tick: Callable[[], None] | None = None     # called about once a second while something runs
         self.fd, self._wake = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake, False)
@@ -4023,7 +4035,15 @@ class Stop:
 
     def wait(self, seconds: float) -> bool:
         """Sleep; return early with True when a stop is requested."""
-        return self.signal is not None or bool(self._ready(self.fd, seconds))
+        ends_at = time.monotonic() + seconds
+        while self.signal is None:
+            left_s = ends_at - time.monotonic()
+            if self._ready(self.fd, min(left_s, TICK_S) if self.on_tick else left_s):
+                return True
+            if left_s <= TICK_S or self.on_tick is None:
+                return False
+            self.on_tick()
+        return True
 
     def listener_is_gone(self) -> bool:
         """Whether standard output is a pipe or a socket whose other end is closed."""
@@ -4629,7 +4649,10 @@ class Child:
                 for key, _ in self.selector.select(self._pause()):
                     key.data()
                 self._keep_time()
-            self._drain()
+                if self.stop.on_tick is not None:
+                    self.stop.on_tick()
+            for name in ("stdout", "stderr"):              # what is still in the pipes
+                _take_rest(functools.partial(self._read, name, getattr(self.process, name)))
         finally:
             self.stop.groups.discard(self.process.pid)
             if self.process.poll() is None:                # an exception, or a process that will not die
@@ -4662,6 +4685,8 @@ class Child:
 
     def _read(self, name: str, pipe: Any) -> bool:
         """Take in what is there; False when there is nothing more for now."""
+        if pipe.closed:
+            return False
         try:
             data = os.read(pipe.fileno(), 1 << 16)
         except BlockingIOError:
@@ -4706,7 +4731,7 @@ class Child:
 
     def _pause(self) -> float:
         """Seconds until something is due."""
-        now, limits, ends = self.stop.clock(), self.limits, [self.stop.clock() + 60]
+        now, limits, ends = self.stop.clock(), self.limits, [self.stop.clock() + (TICK_S if self.stop.on_tick else 60)]
         if self.exit_fd is None:
             ends.append(now + LOOK_S)
         if self.stopping is not None:
@@ -4734,14 +4759,6 @@ class Child:
         elif self.limit_at is not None and now >= self.limit_at + limits.grace_s:
             self.begin_stop("limit")
 
-    def _drain(self) -> None:
-        """Take what is still in the pipes; a grandchild may be writing for ever."""
-        for name in ("stdout", "stderr"):
-            pipe = getattr(self.process, name)
-            for _ in range(64):
-                if pipe.closed or not self._read(name, pipe):
-                    break
-
     def _close(self) -> None:
         self.selector.close()
         if self.exit_fd is not None:
@@ -4749,6 +4766,13 @@ class Child:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None and not pipe.closed:
                 pipe.close()
+
+
+def _take_rest(read: Callable[[], bool]) -> None:
+    """Read a pipe empty; no further than it holds, since a grandchild may be writing for ever."""
+    for _ in range(64):
+        if not read():
+            break
 
 
 def _feed(selector: selectors.BaseSelector, process: subprocess.Popen[bytes], data: bytes) -> None:
@@ -5877,7 +5901,7 @@ def plan(one: Run) -> Route:
         if planned.usable() or not ends or one.wait_left_s <= 0:
             tell_route(one, planned)
             return planned
-        one.emit("activity", agent=None, text=f"waiting for a limit to end at {render_time(min(ends))}")
+        one.emit("activity", agent=None, text="every agent is at its limit", until=min(ends))
         began = stop.clock()
         stopped = stop.wait(min(min(ends) - one.world.now() + 1, one.wait_left_s, one.time_left(), WAIT_LOOK_S))
         one.wait_left_s -= stop.clock() - began
@@ -6210,8 +6234,11 @@ class Screen:
         env = world.env
         self.live_line = (os.isatty(2) and not self.quiet and env.get("TERM", "dumb") != "dumb")
         self.shown = False
-        self.began_at = time.monotonic()
-        self.agent = ""
+        self.began_at = self.drawn_at = time.monotonic()
+        self.agent = self.activity = ""
+        self.until: float | None = None                    # the end of a limit that is waited for
+        if self.live_line:
+            world.stop.on_tick = self.tick
 
     def event(self, kind: str, /, **fields: Any) -> None:
         """Take in one event of the run."""
@@ -6226,11 +6253,13 @@ class Screen:
         elif kind == "text" and self.on_terminal:
             self.stream(event["text"])
         elif kind in ("activity", "attempt_start"):
-            self.live(event.get("text", ""))
+            self.activity, self.until = event.get("text", ""), event.get("until")
+            self.draw()
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
-        self.put(json.dumps({**event, "at": render_time(event["at"])}) + "\n")
+        times = {key: render_time(event[key]) for key in ("at", "until") if isinstance(event.get(key), float)}
+        self.put(json.dumps({**event, **times}) + "\n")
 
     def put(self, text: str) -> None:
         """Write to standard output while the run goes on; where that takes no more, the run is to stop."""
@@ -6253,14 +6282,19 @@ class Screen:
         self.put(terminal_text(text))
         self.streamed, self.last = True, text
 
-    def live(self, text: str) -> None:
+    def tick(self) -> None:
+        """Let the live line show how the time goes by."""
+        if time.monotonic() - self.drawn_at >= TICK_S:
+            self.draw()
+
+    def draw(self) -> None:
         """Redraw the live line."""
         if not self.live_line or self.streamed:
             return
-        width = terminal_width()
-        elapsed = render_span(time.monotonic() - self.began_at)
-        shown = f"{self.agent} · {elapsed} · {text}" if text else f"{self.agent} · {elapsed}"
-        write_err("\r\x1b[K" + printable(shown, width - 1))
+        self.drawn_at = time.monotonic()
+        left = f"free in {render_span(self.until - self.world.now())}" if self.until else ""
+        parts = (self.agent, render_span(self.drawn_at - self.began_at), self.activity, left)
+        write_err("\r\x1b[K" + printable(" · ".join(filter(None, parts)), terminal_width() - 1))
         self.shown = True
 
     def erase(self) -> None:
@@ -6272,7 +6306,7 @@ class Screen:
     def close(self) -> None:
         """Leave the terminal as it was."""
         self.erase()
-        self.live_line = False
+        self.live_line, self.world.stop.on_tick = False, None
 
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
@@ -6564,8 +6598,10 @@ def cmd_usage(given: Given, world: World) -> int:
     """Sum up the ledger."""
     since = render_time(world.now() - given["since"]) if given["since"] is not None else ""
     summary = summarise(read_ledger(world), given["by"], since or "")
+    if summary["corrupt_lines"]:
+        write_err(f"orch: {home_path(world, 'usage.jsonl')}: {summary['corrupt_lines']} corrupt lines skipped\n")
     if given["json"]:
-        print_json(summary)
+        print_json(summary["groups"])
     else:
         write_out(render_usage(summary, given["by"]))
     return Exit.OK
@@ -6598,8 +6634,10 @@ def cmd_cooldown(given: Given, world: World) -> int:
 
 def _set_cooldown(given: Given, world: World, key: str, text: str) -> int:
     config = load_config(given, world)
-    name = key.partition(":")[0]
+    name, colon, model = key.partition(":")
     agent_named(config, name, given)
+    if colon and not model.strip():
+        raise OrchError(f"cooldown set {printable(key)}: the model's name is missing")
     try:
         until = world.now() + parse_duration(text)
     except ValueError as err:
@@ -6693,7 +6731,8 @@ def cmd_wait(given: Given, world: World) -> int:
     """Wait until an agent is free."""
     config = load_config(given, world)
     for name in given.words:
-        agent_named(config, name, given)
+        if not is_installed(world, agent_named(config, name, given)):
+            raise OrchError(f"{name} is not installed; see `orch agents`")
     names = given.words or tuple(n for n in config.order if config.agents[n].enabled
                                  and is_installed(world, config.agents[n]))
     if not names:
@@ -6748,6 +6787,11 @@ def cmd_config(given: Given, world: World) -> int:
     rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
     write_out(render_table(("key", "value", "from"), [(k, printable(v, 80), s) for k, v, s in rows]))
     return Exit.OK
+
+
+# === EXPLAIN ==============================================================
+# `orch explain`: the same judgement that a run makes, of an output in files or of a kept
+# attempt, with the rule and the line that decided.
 
 
 def cmd_explain(given: Given, world: World) -> int:
@@ -6823,6 +6867,7 @@ def _zone(name: str | None) -> str | None:
         raise OrchError(f'--zone: unknown zone "{printable(name)}"; expected a name such as Europe/Berlin')
     return name
 
+
 # === DEMO =================================================================
 # First contact: a real run in a temporary repository with two pretend agents, small
 # programs that print what real ones print. All of it goes through the same code as any
@@ -6830,6 +6875,7 @@ def _zone(name: str | None) -> str | None:
 
 def cmd_demo(given: Given, world: World) -> int:
     """Show a limit, a handoff and a second agent finishing, with nothing installed."""
+    refuse_recursion(world.env)
     try:
         folder = private_folder(world.env)
     except OSError as err:

@@ -225,3 +225,15 @@ def test_every_row_starts_as_it_was_recorded():
             flags = {word.split("=")[0] for word in template if word.startswith("-") and word != "--"}
             unproven = flags - seen[agent.name] - {"--allow-all-paths", "--model"}
             assert not unproven, (agent.name, unproven)
+
+
+def test_an_agent_stopped_at_its_limit_is_judged_by_what_the_server_said():
+    said = "429 You exceeded your current quota, please check your plan and billing details."
+    event = {"type": "model.call_failure", "data": {"statusCode": 429, "requestBody": "x" * 2000, "errorMessage": said}}
+    agent = next(row for row in v.AGENTS if row.output == "copilot-json")
+    draft = v.new_draft("x")
+    v.feed_line(v.FORMATS[agent.output], draft, json.dumps(event))
+    ended = Ended(None, 15, "limit", json.dumps(event) + "\n", "")
+    verdict = v.classify(agent, ended, v.finish(v.FORMATS[agent.output], draft, ended), "x", v.Clock(0.0, "UTC"))
+    assert (verdict.outcome, verdict.error_class) == ("limited", "credits"), verdict
+    assert said in verdict.error
