@@ -4804,7 +4804,8 @@ def _exit_fd(pid: int) -> int | None:
 
 # === RUNNING ==============================================================
 # A note for each attempt in progress, written before its agent starts and removed when
-# it has ended. What a killed orch left is found there by the next one on that host. The
+# it has ended and is recorded: between any two steps, one of note, ledger and jobs tells
+# of it. What a killed orch left is found there by the next one on that host. The
 # note stays open and locked while its orch lives, which no reused pid can fake; without
 # a lock (some network file systems) pid, start time and boot must agree.
 
@@ -4820,18 +4821,24 @@ def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> in
     """
     path = os.path.join(make_folder(running_folder(world)), attempt_id + ".json")
     me = {"host": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "start": start_of(os.getpid())}
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try_lock(fd)
-    os.write(fd, json.dumps({**me, "marker": attempt_id, **record}).encode())
+    text = json.dumps({**me, "marker": attempt_id, **record}).encode()
+    while True:                                            # another orch may take an empty one for a dead one's
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if try_lock(fd) and os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
+            break
+        os.close(fd)
+    try:
+        if os.write(fd, text) != len(text):
+            raise OSError(f"{path}: no space left")
+    except OSError:
+        forget_claim(path, fd)
+        raise
     return fd
 
 
-def forget_running(world: World, note: str, fd: int) -> None:
-    """The attempt has ended, or a dead run's has been dealt with: remove its note, whose lock `fd` holds."""
-    try:
-        remove_file(os.path.join(running_folder(world), note))
-    finally:                                               # not before: a note without its lock looks like a dead run's
-        os.close(fd)
+def forget_running(world: World, attempt_id: str, fd: int) -> None:
+    """The attempt has ended and is recorded."""
+    forget_claim(os.path.join(running_folder(world), attempt_id + ".json"), fd)
 
 
 def boot_id() -> str:
@@ -4850,20 +4857,31 @@ def start_of(pid: int) -> str | None:
 
 def read_running(world: World) -> list[dict[str, Any]]:
     """The attempts noted as in progress, each with `alive`: whether its orch still lives (None: on another host)."""
+    return [{**record, "path": path, "alive": _owner_lives(record, path)}
+            for path, record in _read_notes(world) if record is not None]
+
+
+def clear_torn_notes(world: World) -> None:
+    """Remove the notes that an orch was killed over: its agent was not started yet."""
+    for path, record in _read_notes(world):
+        claim = claim_running(path) if record is None else None
+        if claim is not None:
+            forget_claim(path, claim)
+
+
+def _read_notes(world: World) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Each note and what it says; None for one that says nothing yet."""
     try:
         names = sorted(os.listdir(running_folder(world)))
     except OSError:
-        return []
-    found = []
+        return
     for name in names:
         path = os.path.join(running_folder(world), name)
         try:
             record = read_json(path)
         except (OSError, ValueError):
             record = None
-        if isinstance(record, dict) and isinstance(record.get("marker"), str):
-            found.append({**record, "path": path, "alive": _owner_lives(record, path)})
-    return found
+        yield path, record if isinstance(record, dict) and isinstance(record.get("marker"), str) else None
 
 
 def _owner_lives(record: Mapping[str, Any], path: str) -> bool | None:
@@ -4892,6 +4910,14 @@ def claim_running(path: str) -> int | None:
         pass
     os.close(fd)
     return None
+
+
+def forget_claim(path: str, fd: int) -> None:
+    """The dead run's attempt has been dealt with."""
+    try:
+        remove_file(path)
+    finally:                                               # not before: a note without its lock looks like a dead run's
+        os.close(fd)
 
 # === GIT ==================================================================
 # A snapshot is a copy of the index, brought up to date with the files, in a private git
@@ -5516,8 +5542,8 @@ class Run:
 
     def __init__(self, world: World, config: Config, request: Request) -> None:
         self.world, self.config, self.request = world, config, request
-        self.task_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(world.now()))}-{os.urandom(4).hex()}"
-        self.began_at = world.stop.clock()
+        self.began_on, self.began_at = world.now(), world.stop.clock()
+        self.task_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(self.began_on))}-{os.urandom(4).hex()}"
         self.project = path_text(find_checkout(world.cwd) or world.cwd)
         self.prompt_start = printable(request.prompt[:400], 200) if config.keep_prompt else None
         self.attempts: list[Attempt] = []
@@ -5528,6 +5554,7 @@ class Run:
         self.out_of_time = False
         self.wait_left_s = request.wait_s                  # of --wait
         self.tree: Tree | None = None
+        self.notes: list[tuple[str, int]] = []             # of the latest attempt: id and descriptor
         self.report = Report()                             # of the last attempt
         self.summary = ""                                  # what the last agent said of its own work, when asked
 
@@ -5555,6 +5582,18 @@ class Run:
         if not self.home_trouble:
             self.home_trouble = True
             self.warn(text)
+
+    def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
+        """Note an attempt before its agent starts, in place of the one before it, which is in the ledger by now."""
+        fd = self.in_home(note_running, attempt_id, record)
+        self.forget_notes()
+        if fd is not None:
+            self.notes.append((attempt_id, fd))
+
+    def forget_notes(self) -> None:
+        """All that has been begun is recorded."""
+        while self.notes:
+            self.in_home(forget_running, *self.notes.pop())
 
     def time_left(self) -> float:
         """Seconds to the deadline."""
@@ -5661,23 +5700,19 @@ class Watch:
                 remove_folder(self.folder)
 
     def start(self) -> tuple[Ended, Report]:
-        """Start the agent, watch it, and take its note away."""
-        world, note = self.run_.world, None
+        """Note the attempt, start the agent and watch it."""
+        world = self.run_.world
+        self.run_.note_attempt(self.attempt_id, self.note())
         try:
             launch, limits = self.launch(), self.limits()
-            note = self.run_.in_home(note_running, self.attempt_id, self.note())
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
                             env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
             return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
-        else:
-            child = Child(process, self.attempt_id, limits, world.stop, self.on_output)
-            ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
-            self.after(child)
-            return ended, finish(self.format, self.draft, ended)
-        finally:
-            if note is not None:
-                self.run_.in_home(forget_running, self.attempt_id + ".json", note)
+        child = Child(process, self.attempt_id, limits, world.stop, self.on_output)
+        ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
+        self.after(child)
+        return ended, finish(self.format, self.draft, ended)
 
     def launch(self) -> Launch:
         """The argument list."""
@@ -5703,7 +5738,8 @@ class Watch:
         """What the note of a running attempt says."""
         run = self.run_
         return {"task_id": run.task_id, "agent": self.agent.name, "model": self.task.candidate.model,
-                "kind": self.task.kind, "at": render_time(run.world.now()), "project": run.project,
+                "kind": self.task.kind, "at": render_time(run.world.now()), "run_at": render_time(run.began_on),
+                "project": run.project,
                 "prompt_chars": len(self.task.prompt), "prompt": run.prompt_start}
 
     def environment(self) -> dict[str, str]:
@@ -5852,6 +5888,7 @@ def run_request(world: World, request: Request, config_file: str | None) -> Resu
         planned = attempt_until_waited(one)
         return conclude(one, planned)
     finally:
+        one.forget_notes()
         if one.tree is not None:
             one.tree.close()
 
@@ -6051,6 +6088,7 @@ def conclude(one: Run, planned: Route) -> Result:
     keys = (done.agent, f"{done.agent}:{done.model}") if done and done.outcome == OK else ()
     job = job_of(one, result)
     one.in_home(update_state, lambda state: with_job(with_success(state, keys), job, one.world.now()))
+    one.forget_notes()
     one.in_home(trim_ledger, one.config.keep_days)
     return replaced(result, warnings=tuple(one.warnings))
 
@@ -6148,29 +6186,44 @@ def result_json(result: Result) -> dict[str, Any]:
 
 def adopt_orphans(one: Run) -> None:
     """Stop and record what a killed orch left running on this host."""
-    for record in read_running(one.world):
+    one.in_home(clear_torn_notes)
+    for record in reversed(one.in_home(read_running) or []):       # the latest attempt of a run tells most
         claim = claim_running(record["path"]) if record["alive"] is False else None
         if claim is not None:                              # else its orch lives, or another one was quicker
             try:
                 adopt(one, record)
             finally:
-                one.in_home(forget_running, os.path.basename(record["path"]), claim)
+                one.in_home(lambda _world, path, fd: forget_claim(path, fd), record["path"], claim)
 
 
 def adopt(one: Run, record: Mapping[str, Any]) -> None:
-    """Take over one dead run's attempt: stop it, say so, record it as aborted."""
-    stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() else 0
+    """Take over one dead run's attempt: stop it, say so, record it as aborted; each but what was done before."""
     task_id, agent, now = str(record.get("task_id")), str(record.get("agent")), one.world.now()
+    in_ledger = one.in_home(is_in_ledger, record)
+    is_job = any(job.get("id") == task_id for job in read_state(one.world)[0]["jobs"])
+    if in_ledger and is_job:                               # it was killed when all was done
+        return
+    stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() and not in_ledger else 0
     one.warn(f"an earlier run ({printable(task_id)} on {printable(agent)}) was killed before it ended; {stopped} "
              f"process{'' if stopped == 1 else 'es'} of it stopped, recorded as aborted")
     told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal",
             "usage": None, "cost_usd": None, "duration_ms": None, "project": record.get("project")}
-    one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED,
-                                "prompt_chars": record.get("prompt_chars"), "role": None,
-                                "kind": record.get("kind", "run")})
+    if not in_ledger:
+        one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED,
+                                    "prompt_chars": record.get("prompt_chars"), "role": None,
+                                    "kind": record.get("kind", "run")})
     job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": "orch was killed", "attempts": 1,
            "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None}
-    one.in_home(update_state, lambda state: with_job(state, job, now))
+    if not is_job:
+        one.in_home(update_state, lambda state: with_job(state, job, now))
+
+
+def is_in_ledger(world: World, record: Mapping[str, Any]) -> bool:
+    """Whether the attempt of a note has its line in the ledger: the third of a task has, when there are three."""
+    lines = read_ledger_since(world, str(record.get("run_at")))
+    number = record["marker"].rpartition(".")[2]
+    written = [line for line in lines if line and line.get("task_id") == record.get("task_id")]
+    return bool(number.isdecimal()) and len(written) >= int(number)
 
 # === SCREEN ===============================================================
 # Standard output carries the answer and nothing else; all else goes to standard error.

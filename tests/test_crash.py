@@ -1,0 +1,167 @@
+"""orch killed at any moment loses nothing, locks nothing, and the next run clears up after it."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import claude_ok, codex_ok, needs_proc, step, wait_until
+from tools import torture
+
+from orch import read_process
+
+pytestmark = needs_proc
+SLEEP = "time.sleep(60)\n"
+
+
+@pytest.fixture
+def arena(built, tmp_path):
+    """A world whose agents do what the prompt says: "claude=limit codex=ok"."""
+    one = torture.Arena(tmp_path / "arena", built)
+    yield one
+    one.close()
+
+
+def test_a_kill_at_any_moment_loses_nothing_and_the_next_run_clears_up(arena):
+    seed = int(os.environ.get("SEED", time.time_ns() % 10 ** 6))
+    with torture.load(2):
+        figures = torture.kill_runs(arena, seed, 25)
+    assert figures["runs killed"] >= 15, (seed, figures)
+
+
+def test_a_kill_at_any_system_call_on_a_file_of_orch_loses_nothing(arena):
+    assert torture.kill_calls(arena, "claude=ok")["calls killed"] >= 25
+
+
+def test_a_kill_half_way_through_any_write_loses_nothing_but_that_write(arena):
+    assert torture.kill_calls(arena, "claude=fail codex=ok", torture.die_half_way)["calls killed"] >= 4
+
+
+def test_a_kill_between_two_attempts_loses_nothing(arena):
+    assert torture.kill_calls(arena, "claude=fail codex=ok", step=4)["calls killed"] >= 15
+
+
+@pytest.fixture
+def dead_note(orch, fake):
+    """A function that leaves the note of a run which was killed, its process ids changed as the test wants."""
+    def leave(**changes):
+        fake("claude", step(run=SLEEP))
+        before = len(fake.calls)
+        process = orch.start("the dead one")
+        wait_until(lambda: len(fake.calls) > before, what="the agent's start")
+        process.kill()
+        process.communicate()
+        [path] = (orch.home / "cache" / "running").iterdir()
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, **changes}))
+        return fake.calls[-1].pid
+    return leave
+
+
+def lives(pid):
+    return read_process(pid) is not None
+
+
+def test_what_a_killed_orch_left_is_stopped_told_of_and_recorded_once(orch, fake, dead_note):
+    agent = dead_note()
+    fake("claude", claude_ok("42"), claude_ok("43"))
+    first, second = orch("next"), orch("after that")
+    assert (first.out, second.out, second.err) == ("42\n", "43\n", "")
+    assert len(first.notices) == 1 and "killed before it ended; 1 process of it stopped" in first.notices[0], first
+    assert not lives(agent)
+    assert [record["outcome"] for record in orch.ledger()] == ["aborted", "ok", "ok"]
+    assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok", "ok"]
+
+
+def test_a_reused_process_id_is_nobody_of_ours(orch, fake, dead_note):
+    bystander = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"])
+    time.sleep(0.05)    # start times are in ticks of 10 ms
+    try:
+        dead_note(pid=bystander.pid)
+        fake("claude", claude_ok("42"))
+        assert orch("next").out == "42\n"
+        assert bystander.poll() is None
+        assert list((orch.home / "cache" / "running").iterdir()) == []
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_run_of_another_host_on_a_shared_home_is_left_alone(orch, fake, dead_note):
+    agent = dead_note(host="another.example.org")
+    fake("claude", claude_ok("42"))
+    result = orch("next")
+    assert (result.out, result.err) == ("42\n", "")
+    assert lives(agent)
+    assert len(list((orch.home / "cache" / "running").iterdir())) == 1
+    assert "aborted" not in json.dumps(orch.state())
+
+
+def test_after_a_reboot_the_run_is_recorded_and_nothing_is_signalled(orch, fake, dead_note):
+    agent = dead_note(boot="another boot")
+    fake("claude", claude_ok("42"))
+    assert "0 processes" in orch("next").notices[0]
+    assert lives(agent)
+    assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok"]
+
+
+def test_a_dev_server_that_an_agent_left_survives_the_kill_of_a_later_orch(orch, fake, dead_note):
+    serve = ("import subprocess\nsubprocess.Popen(['sleep', '60'], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)\n")
+    fake("claude", claude_ok("started", run=serve))
+    orch("start the dev server")
+    [server] = [pid for pid, words in orch.leftovers().items() if words.startswith("sleep")]
+    dead_note()
+    fake("claude", claude_ok("42"))
+    assert "1 process of it" in orch("next").notices[0]
+    assert lives(server)
+
+
+def test_two_runs_at_once_clear_up_one_dead_run_once(orch, fake, dead_note):
+    dead_note()
+    fake("claude", *[claude_ok("42")] * 6)
+    runs = [orch.start(f"next {number}") for number in range(6)]
+    errors = [run.communicate(timeout=60)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0] * 6
+    assert sum(err.count(b"killed before it ended") for err in errors) == 1, errors
+    assert [record["outcome"] for record in orch.ledger()].count("aborted") == 1
+    assert [job["status"] for job in orch.state()["jobs"]].count("aborted") == 1
+
+
+def test_a_note_that_was_torn_off_is_cleared(orch, fake):
+    folder = orch.home / "cache" / "running"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "20260101T000000-00000000.1.json").write_text("")
+    (folder / "20260101T000000-00000001.1.json").write_text('{"host": "x", "ma')
+    fake("claude", claude_ok("42"))
+    result = orch("hi")
+    assert (result.out, result.err) == ("42\n", "")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_that_was_killed_when_all_was_recorded_is_not_recorded_again(orch, fake):
+    fake("claude", claude_ok("42", run="import shutil, glob\nfor note in glob.glob(os.environ['ORCH_HOME'] + '/cache/running/*'):\n"
+                                       "    shutil.copy(note, note.replace('cache/running', ''))\n"))
+    fake("codex", codex_ok("43"))
+    orch("one")
+    [copy] = orch.home.glob("*.1.json")
+    copy.rename(orch.home / "cache" / "running" / copy.name)
+    result = orch("-a", "codex", "two")
+    assert (result.out, result.err) == ("43\n", "")
+    assert list((orch.home / "cache" / "running").iterdir()) == []
+    assert len(orch.ledger()) == len(orch.state()["jobs"]) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_lock_of_a_run_that_ends_is_free(orch, fake, number):
+    fake("claude", step(run=SLEEP), claude_ok("42"))
+    process = orch.start("hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    begun = time.monotonic()
+    assert orch("hi").out == "42\n"
+    assert time.monotonic() - begun < 20    # LOCK_WAIT_S is 30

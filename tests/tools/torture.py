@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+"""Try to break orch, for as long as asked: `torture.py [--seconds N] [--seed S] [PROGRAM]`.
+
+The attacks are the functions of this file; the tests call the same ones with small numbers. Each
+returns figures and raises AssertionError, the seed in its text, where a promise does not hold.
+
+    kill_runs     KILL at random moments, one run after another, under load
+    kill_calls    KILL at the n-th system call that touches a file of orch's, for every n
+    fail_calls    an error from the n-th such call, for every n: the answer must come all the same
+    crowd         many processes on one home, of every kind, at once
+    hammer        the longest wait for a lock among many writers
+    flood         the peak memory while an agent writes whatever it likes
+    fuzz_*        damaged inputs for everything that is parsed (fuzzing.py, beside this file)
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+import orch  # noqa: E402  (found by the line above)
+
+STATUSES = frozenset(map(int, orch.Exit)) - {70}           # what a status may be when nothing is wrong with orch
+END_S = 60                                                 # longer than this is called hanging
+
+Figures = dict[str, Any]
+
+
+# === ARENA ===============================================================
+# A world made from nothing, with agents that play the word which the prompt has for them:
+# "claude=limit codex=ok". They are written in sh, as a start must cost less than orch's.
+
+AGENT = r"""#!/bin/sh
+name=${0##*/} base=%(base)s args="$*"
+case "$args" in *"$name="*) word=${args#*"$name="} word=${word%%%%[!a-z]*} ;; *) word=ok ;; esac
+echo "$ORCH_ATTEMPT_ID $$ $word" >> "$base/calls"
+code=1
+case $word in
+    ok) code=0 ;;
+    slow) sleep 0.2; word=ok code=0 ;;
+    hang) exec sleep 600 ;;
+    deaf) trap '' TERM HUP INT; sleep 600; sleep 600 ;;
+    away) setsid sleep 600 < /dev/null > /dev/null 2>&1 & sleep 600 ;;
+    dies) kill -9 $$ ;;
+    wrecks) rm -rf "$ORCH_HOME"; : > "$ORCH_HOME"; word=ok code=0 ;;
+    limit) until=$(($(date +%%s) + 1))
+           echo '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":'$until',"rateLimitType":"five_hour"}}' ;;
+esac
+cat "$base/say/$name-$word"
+exit $code
+"""
+CLAUDE = {"type": "result", "subtype": "success", "is_error": False, "result": "42", "session_id": "s",
+          "total_cost_usd": 0.01, "usage": {"input_tokens": 3, "output_tokens": 4}}
+REFUSED = {"is_error": True, "api_error_status": 429, "result": "You've hit your session limit"}
+SAID: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "claude-ok": [CLAUDE],
+    "claude-limit": [{**CLAUDE, **REFUSED}],
+    "claude-fail": [{**CLAUDE, "is_error": True, "result": "The widget could not be frobnicated."}],
+    "codex-ok": [{"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"},
+                 {"type": "item.completed", "item": {"id": "0", "type": "agent_message", "text": "42"}},
+                 {"type": "turn.completed", "usage": {"input_tokens": 5, "cached_input_tokens": 1, "output_tokens": 2}}],
+    "codex-fail": [{"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"},
+                   {"type": "turn.failed", "error": {"message": "The widget could not be frobnicated."}}],
+}
+
+
+class Arena:
+    """A home, a working directory and agents, below `base`."""
+
+    def __init__(self, base: Path, program: Path, *, repo: bool = True) -> None:
+        self.base, self.program = base, program
+        self.home, self.work, self.tmp = base / "home", base / "work", base / "tmp"
+        self.mark = os.urandom(8).hex()
+        tools = base / "bin"
+        for folder in (self.work, self.tmp, tools, base / "say"):
+            folder.mkdir(parents=True)
+        (tools / "python3").symlink_to(os.path.realpath(sys.executable))
+        for name in ("claude", "codex"):
+            self.agent(name, AGENT % {"base": base})
+        for name, events in SAID.items():
+            (base / "say" / name).write_text("".join(json.dumps(event) + "\n" for event in events))
+        self.env = {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(base), "ORCH_HOME": str(self.home), "TZ": "UTC",
+                    "LANG": "C.UTF-8", "TMPDIR": str(self.tmp), "GIT_CONFIG_NOSYSTEM": "1", "TORTURE_MARK": self.mark}
+        if repo and shutil.which("git"):
+            self.git("init", "-q")
+            (self.work / "a.txt").write_text("one\n")
+            self.git("add", ".")
+            self.git("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "first")
+
+    def git(self, *args: str) -> None:
+        """Run git in the working directory."""
+        subprocess.run(["git", *args], cwd=self.work, env=self.env, check=True, capture_output=True)
+
+    def agent(self, name: str, script: str) -> None:
+        """Put an agent's program on the PATH."""
+        path = self.base / "bin" / name
+        path.write_text(script)
+        path.chmod(0o755)
+
+    def start(self, *args: str, **how: Any) -> subprocess.Popen[bytes]:
+        """Start orch."""
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **how}
+        return subprocess.Popen([str(self.program), *args], cwd=self.work, env=self.env, **how)
+
+    def run(self, *args: str) -> tuple[int, bytes, bytes]:
+        """Run orch to its end, which must come: status, output, errors."""
+        with self.start(*args) as process:
+            try:
+                out, told = process.communicate(timeout=END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise AssertionError(f"orch {args} hangs") from None
+        return process.returncode, out, told
+
+    def calls(self) -> list[str]:
+        """The attempt ids for which an agent was started, in order."""
+        path = self.base / "calls"
+        return [line.split(" ")[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def leftovers(self) -> list[str]:
+        """Processes of this arena that still live, as "pid: command"."""
+        wanted, found = b"TORTURE_MARK=" + self.mark.encode(), []
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if entry.isdigit() and wanted in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                    found.append(f"{entry}: " + Path("/proc", entry, "cmdline").read_text("utf-8", "replace").replace("\0", " "))
+        return found
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        for line in self.leftovers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.partition(":")[0]), signal.SIGKILL)
+
+
+class Memory:
+    """What the files of a home must never lose from one look to the next."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena, self.seen, self.jobs = arena, b"", list[str]()
+        self.notes = arena.home / "cache" / "running"
+        self.torn = 0                                      # so many lines may be cut: a write was killed half-way
+        self.attempts: set[str] = set()                    # ids of all that were begun
+
+    def look(self, told: str) -> None:
+        """Look again, while no writer runs: all parses, nothing has gone, no lock is held."""
+        home = self.arena.home
+        ledger = (home / "usage.jsonl").read_bytes() if (home / "usage.jsonl").exists() else b""
+        kept = self.seen.rpartition(b"\n")[0] if not self.seen.endswith(b"\n") else self.seen
+        assert ledger.startswith(kept), f"{told}: the ledger has lost lines"
+        whole = ledger.split(b"\n")[:-1]
+        torn = sum(not sound_line(line) for line in whole)
+        assert torn <= self.torn, f"{told}: a ledger line does not parse: {whole[-3:]}"
+        self.seen = ledger
+        if (home / "state.json").exists():
+            state = orch.parse_state((home / "state.json").read_text())
+            ids = [job["id"] for job in state["jobs"]]
+            new = [one for one in ids if one not in self.jobs]
+            assert ids == [*self.jobs, *new][-orch.KEEP_JOBS:], f"{told}: jobs have gone: {self.jobs} {ids}"
+            assert len(set(ids)) == len(ids), f"{told}: a job stands there twice"
+            self.jobs = ids
+        for note in self.notes.iterdir() if self.notes.exists() else ():
+            with contextlib.suppress(ValueError):          # killed while it wrote the note: nothing has begun
+                self.attempts.add(json.loads(note.read_text())["marker"])
+        for name in ("state.lock", "usage.lock"):
+            if (home / name).exists():
+                with open(home / name, "rb") as lock:
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        raise AssertionError(f"{told}: {name} is still locked") from None
+
+    def settled(self, told: str) -> None:
+        """After a run that ended by itself: everything that was ever begun is recorded, once, and nothing runs."""
+        self.look(told)
+        self.attempts.update(self.arena.calls())
+        lines = Counter(json.loads(line)["task_id"] for line in self.seen.splitlines() if sound_line(line))
+        begun = Counter(attempt.partition(".")[0] for attempt in self.attempts)
+        wrong = {task: (count, lines[task]) for task, count in begun.items() if lines[task] != count}
+        assert not wrong, f"{told}: attempts and ledger lines of a task differ: {wrong}"
+        recent = sorted(begun)[-30:]
+        assert set(recent) <= set(self.jobs), f"{told}: no job for {set(recent) - set(self.jobs)}"
+        notes = self.notes
+        assert not notes.exists() or os.listdir(notes) == [], f"{told}: notes stay: {os.listdir(notes)}"
+        assert self.arena.leftovers() == [], f"{told}: still running: {self.arena.leftovers()}"
+        aside = [name for name in os.listdir(self.arena.home) if "corrupt" in name]
+        assert aside == [], f"{told}: set aside: {aside}"
+
+
+def sound_line(line: bytes) -> bool:
+    """Whether a line of the ledger is a record."""
+    return next(iter(orch.parse_ledger([line]))) is not None
+
+
+# === CRASHES =============================================================
+
+PLAYS = ("claude=ok", "claude=limit codex=ok", "claude=fail codex=ok", "claude=hang", "claude=deaf", "claude=away",
+         "claude=fail codex=hang", "claude=slow", "claude=dies codex=slow")
+
+
+def kill_runs(arena: Arena, seed: int, rounds: int, end_at: float = float("inf")) -> Figures:
+    """Start a run, kill orch after a random time, let the next run settle it; all under load."""
+    rng, memory = random.Random(seed), Memory(arena)
+    longest, killed, adopted = 0.4, 0, 0
+    arena.run("claude=ok")
+    for number in range(rounds):
+        if time.monotonic() > end_at:
+            break
+        told, play = f"seed {seed}, round {number}", rng.choice(PLAYS)
+        for _ in range(rng.choice((1, 1, 1, 2))):          # at times the one that clears up is killed as well
+            process = arena.start("--json", play, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(rng.random() ** 1.5 * longest)
+            process.kill()
+            killed += process.wait() == -signal.SIGKILL
+            memory.look(told)
+        begun = time.monotonic()
+        code, out, err = arena.run("claude=ok codex=ok")
+        longest = min(max(longest * 0.95, (time.monotonic() - begun) * 1.2), 1.5)
+        assert (code, out) == (0, b"42\n") and b"Traceback" not in err, f"{told}: {code} {out!r} {err!r}"
+        adopted += err.count(b"was killed before it ended")
+        memory.settled(told)
+    return {"runs killed": killed, "told of by the next run": adopted, "calls of agents": len(arena.calls())}
+
+
+@contextlib.contextmanager
+def load(count: int) -> Iterator[None]:
+    """Keep the processors busy, so that orders of events are seen which an idle machine never shows."""
+    command = [sys.executable, "-ISc", "while True: sum(range(10000))"]
+    spinners = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
+# === SYSTEM CALLS ========================================================
+# A child process runs orch's own code with an `os` that counts the calls which touch a file of
+# ours and does something at the n-th: dies before it, dies half-way through it, or has it fail.
+
+WATCHED = {"open", "write", "replace", "rename", "link", "unlink", "mkdir", "rmdir", "fsync", "ftruncate", "utime",
+           "listdir", "pread", "stat", "fstat", "close"}
+
+
+class Calls:
+    """Stands in for the module `os` inside orch."""
+
+    def __init__(self, below: str, at: int, act: Callable[[str, tuple[Any, ...]], None]) -> None:
+        self.below, self.at, self.act, self.count = below, at, act, 0
+        self.watched = {"write"} if act is die_half_way else WATCHED
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in self.watched:
+            return real
+
+        def call(*args: Any, **more: Any) -> Any:
+            if self.concerns(args[0] if args else None):
+                self.count += 1
+                if self.count == self.at:
+                    self.act(name, args)
+            return real(*args, **more)
+        return call
+
+    def concerns(self, what: object) -> bool:
+        """Whether a path or a descriptor is a file below our folder."""
+        if isinstance(what, int):
+            try:
+                what = os.readlink(f"/proc/self/fd/{what}")
+            except OSError:
+                return False
+        return isinstance(what, (str, bytes)) and os.fsdecode(what).startswith(self.below)
+
+
+def die(name: str, args: tuple[Any, ...]) -> None:
+    """Be killed before the call."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_half_way(name: str, args: tuple[Any, ...]) -> None:
+    """Be killed half-way through a write."""
+    os.write(args[0], bytes(args[1])[:len(args[1]) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail_with(number: int) -> Callable[[str, tuple[Any, ...]], None]:
+    """Have the call fail with this error; closing cannot."""
+    def fail(name: str, args: tuple[Any, ...]) -> None:
+        if name != "close":
+            raise OSError(number, os.strerror(number), args[0] if isinstance(args[0], str) else None)
+    return fail
+
+
+def in_child(arena: Arena, argv: Sequence[str], calls: Calls) -> tuple[int, bytes, bytes, bool]:
+    """Run orch's main in a forked child with these calls: status, output, errors, whether the n-th call was reached."""
+    paths = [arena.base / "out", arena.base / "err", arena.base / "reached"]
+    paths[2].unlink(missing_ok=True)
+    act = calls.act
+
+    def note_and_act(name: str, args: tuple[Any, ...]) -> None:
+        paths[2].touch()
+        act(name, args)
+    calls.act = note_and_act
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for fd, path in ((1, paths[0]), (2, paths[1])):
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), fd)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.chdir(arena.work)
+            os.environ.clear()
+            os.environ.update(arena.env)
+            vars(orch)["os"] = calls
+            os._exit(orch.main(list(argv)))
+        except BaseException:
+            traceback.print_exc(file=open(2, "w", closefd=False))  # noqa: SIM115  (the child ends here)
+        finally:
+            os._exit(99)
+    status = wait_for(pid)
+    return status, paths[0].read_bytes(), paths[1].read_bytes(), paths[2].exists()
+
+
+def wait_for(pid: int) -> int:
+    """Wait for a child, which must end; its exit status, negative for a signal."""
+    end_at = time.monotonic() + END_S
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end_at:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise AssertionError(f"process {pid} hangs")
+        time.sleep(0.001)
+
+
+def kill_calls(arena: Arena, play: str, act: Callable[[str, tuple[Any, ...]], None] = die, step: int = 1) -> Figures:
+    """Kill a run at its first call, at its second, and so on, until it ends before that."""
+    memory, number = Memory(arena), 1
+    arena.run("claude=ok")
+    while True:
+        told = f"{play!r}, {act.__name__} at call {number}"
+        code, _, err, reached = in_child(arena, ["--json", play], Calls(str(arena.home), number, act))
+        memory.torn += act is die_half_way
+        memory.look(told)
+        if not reached:
+            assert code == 0, f"{told}: {code} {err!r}"
+            break
+        assert code == -signal.SIGKILL, f"{told}: {code} {err!r}"
+        code, out, err = arena.run("claude=ok codex=ok")
+        assert (code, out) == (0, b"42\n") and b"Traceback" not in err, f"{told}, the next run: {code} {out!r} {err!r}"
+        memory.settled(told)
+        number += step
+    return {"calls killed": (number - 1) // step}
+
+
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EDQUOT)
+
+
+def fail_calls(arena: Arena, play: str, number: int, error: int) -> tuple[bool, bytes]:
+    """Have one call of a run fail; the answer must come. Whether there was such a call, and what orch said."""
+    told = f"{play!r}, {errno.errorcode[error]} at call {number}"
+    code, out, err, reached = in_child(arena, ["--json", play], Calls(str(arena.home), number, fail_with(error)))
+    assert b"Traceback" not in err, f"{told}: {err.decode()}"
+    if b"config.json: cannot be read" in err:              # whoever cannot read the rules does not guess
+        assert code == orch.Exit.REJECTED, f"{told}: {code} {err!r}"
+        return reached, err
+    assert code == 0 and json.loads(out)["answer"] == "42", f"{told}: {code} {out!r} {err!r}"
+    assert err.count(b"\n") <= 2, f"{told}: {err.decode()}"     # a failover and one warning
+    return reached, err
