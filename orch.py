@@ -4175,6 +4175,7 @@ def orphans(marker: str, pid: int) -> list[int]:
 
 LOCK_WAIT_S = 30
 MAX_CONFIG_BYTES = 4 << 20
+MAX_RECORD_BYTES = 1 << 20                                 # a longer line of the ledger is no record
 KEEP_ATTEMPTS = 20                                         # transcripts of attempts that were not ok
 KEEP_STREAM_CHARS = 256 << 10
 
@@ -4366,7 +4367,7 @@ def append_ledger(world: World, record: Mapping[str, Any]) -> None:
         path = home_path(world, "usage.jsonl")
         fd = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
         try:
-            size = os.fstat(fd).st_size
+            size = _size_of_regular(fd, path)
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
             data = b"\n" + line if torn else line
             if os.write(fd, data) != len(data):
@@ -4376,11 +4377,18 @@ def append_ledger(world: World, record: Mapping[str, Any]) -> None:
             os.close(fd)
 
 
+def _size_of_regular(fd: int, path: str) -> int:
+    import stat
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{path}: not a regular file")
+    return status.st_size
+
+
 def read_ledger(world: World) -> Iterator[dict[str, Any] | None]:
     """Every record of the ledger, None for each corrupt line; raises OrchError where it cannot be read."""
-    import io
-    with io.TextIOWrapper(open_ledger(world), encoding="utf-8", errors="replace", newline="\n") as file:
-        yield from parse_ledger(file)
+    with open_ledger(world) as file:
+        yield from parse_ledger(ledger_lines(file))
 
 
 def open_ledger(world: World) -> BinaryIO:
@@ -4394,19 +4402,36 @@ def open_ledger(world: World) -> BinaryIO:
         raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
 
 
-def read_ledger_since(world: World, since: str) -> list[dict[str, Any] | None]:
-    """The records at or after the ISO time `since`, read from the end: the cost does not grow with the ledger."""
+def ledger_lines(file: BinaryIO) -> Iterator[str]:
+    """The lines from here on; of one that is too long to be a record only the beginning."""
+    for line in iter(lambda: file.readline(MAX_RECORD_BYTES), b""):
+        yield line.decode("utf-8", "replace")
+        while len(line) == MAX_RECORD_BYTES and not line.endswith(b"\n"):
+            line = file.readline(MAX_RECORD_BYTES)  # noqa: PLW2901  (its rest is passed over)
+
+
+def read_ledger_since(world: World, since: str) -> Iterator[dict[str, Any] | None]:
+    """The records at or after the ISO time `since`, found from the end: the cost does not grow with the ledger."""
     with open_ledger(world) as file:
-        size = file.seek(0, os.SEEK_END)
-        for blocks in itertools.count(1):
-            start = max(size - (64 << 10) * 2 ** blocks, 0)
-            file.seek(start)
-            lines = file.read(size - start).split(b"\n")[start > 0:]
-            records = list(parse_ledger(line.decode("utf-8", "replace") for line in lines if line))
-            oldest = next((record["at"] for record in records if record), since)
-            if start == 0 or oldest < since:
-                return [record for record in records if record is None or record["at"] >= since]
-    return []
+        found = _records_after(file, _place_before(file, since))
+        yield from (record for record in found if record is None or record["at"] >= since)
+
+
+def _place_before(file: BinaryIO, since: str) -> int:
+    """A place in the ledger before which every record is older than `since`."""
+    start, step, oldest = file.seek(0, os.SEEK_END), 64 << 10, since
+    while start > 0 and oldest >= since:
+        start, step = max(start - step, 0), step * 2
+        oldest = next((record["at"] for record in _records_after(file, start) if record), since)
+    return start
+
+
+def _records_after(file: BinaryIO, start: int) -> Iterator[dict[str, Any] | None]:
+    file.seek(start)
+    lines = ledger_lines(file)
+    if start:
+        next(lines, "")                                    # the rest of a line
+    return parse_ledger(lines)
 
 
 def trim_ledger(world: World, keep_days: float) -> None:
@@ -4426,12 +4451,13 @@ def trim_ledger(world: World, keep_days: float) -> None:
     with locked(home_path(world, "usage.lock")):
         if keep_days and _has_older(world, oldest):
             with open_ledger(world) as file:
-                replace_file(path, (line for line in file if not _is_older(line, oldest)))
+                pieces = iter(lambda: file.readline(MAX_RECORD_BYTES), b"")
+                replace_file(path, (line for line in pieces if not _is_older(line, oldest)))
 
 
 def _has_older(world: World, oldest: str) -> bool:
     with open_ledger(world) as file:
-        return _is_older(file.readline(), oldest)
+        return _is_older(file.readline(MAX_RECORD_BYTES), oldest)
 
 
 def _is_older(line: bytes, oldest: str) -> bool:
@@ -4900,7 +4926,7 @@ def _owner_lives(record: Mapping[str, Any], path: str) -> bool | None:
 def claim_running(path: str) -> int | None:
     """Take over the note of a dead run; None where its orch lives, another has claimed it, or it is gone."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
@@ -6573,9 +6599,11 @@ def cmd_status(given: Given, world: World) -> int:
     """Show which agents are free, what is running and what today took."""
     config, state, now = load_config(given, world), load_state(world), world.now()
     agents = [_agent_status(agent, state, now, world) for agent in in_order(config)]
+    nobody: list[dict[str, Any]] = []
     running = [{k: r.get(k) for k in ("task_id", "agent", "model", "at", "pid", "host", "prompt")}
-               for r in read_running(world) if r["alive"] is not False]
-    today = summarise(read_ledger_since(world, _midnight(now)), "agent", _midnight(now))
+               for r in _told(lambda: read_running(world), nobody) if r["alive"] is not False]
+    midnight = _midnight(now)
+    today = _told(lambda: summarise(read_ledger_since(world, midnight), "agent", midnight), summarise((), "agent", ""))
     if given["json"]:
         print_json({"agents": agents, "running": running, "today": today["total"]})
         return Exit.OK
@@ -6586,6 +6614,15 @@ def cmd_status(given: Given, world: World) -> int:
     write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
               f"cost {render_cost(total['cost_usd'])}\n")
     return Exit.OK
+
+
+def _told(read: Callable[[], T], otherwise: T) -> T:
+    """What a file says, or `otherwise` and one line about why it cannot be read."""
+    try:
+        return read()
+    except OSError as err:
+        write_err(f"orch: {printable(str(err.filename or ''))}: cannot be read: {printable(reason_of(err))}\n")
+        return otherwise
 
 
 def in_order(config: Config) -> list[Agent]:

@@ -385,3 +385,58 @@ def fail_calls(arena: Arena, play: str, number: int, error: int) -> tuple[bool, 
     assert code == 0 and json.loads(out)["answer"] == "42", f"{told}: {code} {out!r} {err!r}"
     assert err.count(b"\n") <= 2, f"{told}: {err.decode()}"     # a failover and one warning
     return reached, err
+
+
+def fail_all_calls(arena: Arena, play: str, errors: Sequence[int] = ERRORS, step: int = 1) -> Figures:
+    """Have each call of a run fail in turn, in a fresh home each time."""
+    count = warned = 0
+    for error in errors:
+        number, reached = 1, True
+        while reached:
+            shutil.rmtree(arena.home, ignore_errors=True)
+            reached, err = fail_calls(arena, play, number, error)
+            count, warned = count + reached, warned + (b"not fully recorded" in err)
+            number += step
+        assert arena.leftovers() == [], f"{play!r}: {arena.leftovers()}"
+    return {"calls failed": count, "told as a warning": warned}
+
+
+# === ODD FILES ===========================================================
+# What else may stand where orch expects a file of its own.
+
+KINDS: Mapping[str, Callable[[Path, Path], object]] = {
+    "a folder": lambda path, _: path.mkdir(),
+    "a pipe": lambda path, _: os.mkfifo(path),
+    "a link to a file": lambda path, other: path.symlink_to(other),
+    "a link to nothing": lambda path, other: path.symlink_to(f"{other}-not"),
+    "a link to itself": lambda path, _: path.symlink_to(path.name),
+    "a link to a device": lambda path, _: path.symlink_to("/dev/zero"),
+    "brackets": lambda path, _: path.write_text("[" * 100_000),
+    "nothing": lambda path, _: path.write_text(""),
+    "a number": lambda path, _: path.write_text("7"),
+    "zeros": lambda path, _: path.write_bytes(bytes(5000)),
+}
+PLACES = ("state.json", "usage.jsonl", "config.json", "state.lock", "usage.lock", "cache", "cache/running",
+          "cache/attempts", "cache/ledger-trimmed", "cache/readiness.json", "state.json.new", "usage.jsonl.new",
+          "cache/running/20260101T000000-00000000.1.json", "cache/attempts/20260101T000000-00000000.1.json")
+READERS = (["status"], ["usage"], ["jobs"], ["agents"], ["explain", "--task", "2026"], ["config"], ["cooldown", "list"],
+           ["cooldown", "clear", "--all"], ["cooldown", "set", "claude", "1s"], ["wait", "--max", "1"], ["-n", "x"], ["init"])
+
+
+def odd_file(arena: Arena, kind: str, place: str, readers: Sequence[Sequence[str]] = READERS) -> int:
+    """Put something odd in place of a file: a run answers, commands end well, and no link is followed for writing."""
+    precious = arena.base / "precious"
+    for argv in (["claude=fail codex=ok"], *readers):
+        told = f"{kind} as {place}, orch {' '.join(argv)}"
+        precious.write_text("precious\n")
+        shutil.rmtree(arena.home, ignore_errors=True)
+        path = arena.home / place
+        path.parent.mkdir(parents=True)
+        KINDS[kind](path, precious)
+        code, out, err, _ = in_child(arena, argv, Calls("/nowhere", 0, die))
+        assert code in STATUSES and b"Traceback" not in err, f"{told}: {code} {err.decode()}"
+        assert err.count(b"\n") <= 2, f"{told}: {err.decode()}"    # a failover and one warning
+        if "=" in argv[0] and place != "config.json":
+            assert (code, out) == (0, b"42\n"), f"{told}: {code} {err.decode()}"
+        assert precious.read_text() == "precious\n" and not Path(f"{precious}-not").exists(), f"{told}: link followed"
+    return 1 + len(readers)
