@@ -6273,6 +6273,7 @@ def print_json(item: Any) -> None:
     write_out(json.dumps(item, indent=2, ensure_ascii=True) + "\n")
 
 
+STUCK_S = 1.0                                              # a notice that finds no reader for so long is dropped
 PIPE_BYTES = 4096                                          # Linux: what a writable pipe takes without blocking
 
 
@@ -6353,7 +6354,7 @@ class Screen:
         """One line on standard error."""
         if not self.quiet:
             self.erase()
-            write_err(f"orch: {text}\n")
+            write_err(f"orch: {text}\n", STUCK_S)
 
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
@@ -6373,13 +6374,13 @@ class Screen:
         self.drawn_at = time.monotonic()
         left = f"free in {render_span(self.until - self.world.now())}" if self.until else ""
         parts = (self.agent, render_span(self.drawn_at - self.began_at), self.activity, left)
-        write_err("\r\x1b[K" + printable(" · ".join(filter(None, parts)), terminal_width() - 1))
+        write_err("\r\x1b[K" + printable(" · ".join(filter(None, parts)), terminal_width() - 1), 0)
         self.shown = True
 
     def erase(self) -> None:
         """Remove the live line."""
         if self.shown:
-            write_err("\r\x1b[K")
+            write_err("\r\x1b[K", 0)
             self.shown = False
 
     def close(self) -> None:
@@ -6415,10 +6416,17 @@ def retry_hint(result: Result, now: float) -> str:
     return f" ({render_until(result.retry_at, now, time.localtime)})" if result.retry_at else ""
 
 
-def write_err(text: str) -> None:
-    """Write to standard error; nobody listening there is no reason to fail."""
+def write_err(text: str, wait_s: float | None = None) -> None:
+    """Write to standard error; nobody listening there is no reason to fail.
+
+    With `wait_s`, nobody reading there is no reason to hang either: what finds no room in that time is dropped.
+    """
+    import select
+    data, poll = text.encode("utf-8", "replace"), select.poll()
+    poll.register(2, select.POLLOUT)
     try:
-        os.write(2, text.encode("utf-8", "replace"))
+        while data and (wait_s is None or poll.poll(wait_s * 1000)):
+            data = data[os.write(2, data[:PIPE_BYTES]):]
     except OSError:
         pass
 
@@ -6434,6 +6442,7 @@ def terminal_width() -> int:
 def default_signals() -> None:
     """Let signals end the process at once, but for those that were ignored when orch started."""
     import signal
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)          # where it is ignored, exit statuses are lost
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -7321,6 +7330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.name != "posix":
         print("orch: needs a POSIX system such as Linux or macOS (on Windows: WSL)", file=sys.stderr)
         return Exit.REJECTED
+    default_signals()
     open_descriptors()
     stop = Stop()
     try:
@@ -7349,18 +7359,19 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
     command = BY_NAME[given.command]
     if command.starts_agents:
         install_signals(stop)
-    else:
-        default_signals()
     return command.act(given, make_world(os.environ, cwd, stop))
 
 
 def open_descriptors() -> None:
-    """Make sure that descriptors 0 to 2 are open, or the next file opened would take their place."""
+    """Make sure that descriptors 0 to 2 are open, or the next file opened would take their place.
+
+    Standard output is opened for reading, so that the answer fails to go there as anywhere it cannot be kept.
+    """
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, os.O_RDWR if fd == 2 else os.O_RDONLY)
             if fd == 1:
                 write_err("orch: standard output is closed; the answer will be lost\n")
 
@@ -7372,7 +7383,6 @@ def install_signals(stop: Stop) -> None:
     mode = os.fstat(1).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         stop.listener_fd = 1
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)          # where it is ignored, exit statuses are lost
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda signum, _frame: stop.request(signum))

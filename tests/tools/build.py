@@ -44,6 +44,12 @@ if sys.version_info < (3, 9):
     sys.stderr.write("orch: Python 3.9 or newer is needed, and %%s is %%d.%%d\\n" %% ((sys.executable,) + sys.version_info[:2]))
     sys.exit(2)
 
+import _signal
+
+# An interrupt while the rest is loaded ends the process, without a traceback.
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import marshal
 from _frozen_importlib_external import MAGIC_NUMBER
 
