@@ -4488,8 +4488,9 @@ def read_config_layers(world: World, config_file: str | None) -> tuple[list[Laye
         return layers, ()
     found = _config_layer(project, required=False)
     below = merged(layers)
-    if not found or os.path.realpath(top) in {os.path.realpath(os.path.expanduser(p))
-                                              for p in below["trusted_projects"] if p.startswith(("/", "~"))}:
+    trusted = {os.path.realpath(os.path.expanduser(p)) for p in below["trusted_projects"]
+               if p.startswith(("/", "~")) and "\0" not in p}
+    if not found or os.path.realpath(top) in trusted:
         return layers + found, ()
     kept, warnings = trust_project(found[0], below)
     return [*layers, kept], warnings
@@ -4520,8 +4521,11 @@ def find_checkout(folder: str) -> str | None:
 
 
 def path_text(path: str) -> str:
-    """A path as JSON can hold it: as it is, but for bytes that are no UTF-8."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    """A path or an argument as JSON can hold it: as it is, but for bytes that are no UTF-8, and half characters."""
+    try:
+        return os.fsencode(path).decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "replace").decode("utf-8")
 
 
 def reason_of(err: Exception) -> str:
@@ -5621,6 +5625,11 @@ class Run:
         while self.notes:
             self.in_home(forget_running, *self.notes.pop())
 
+    def leave_notes(self) -> None:
+        """A run that ended by an error leaves its notes to the next one."""
+        while self.notes:
+            os.close(self.notes.pop()[1])
+
     def time_left(self) -> float:
         """Seconds to the deadline."""
         limit_s = self.config.deadline_s if self.request.deadline_s is None else self.request.deadline_s
@@ -5914,7 +5923,7 @@ def run_request(world: World, request: Request, config_file: str | None) -> Resu
         planned = attempt_until_waited(one)
         return conclude(one, planned)
     finally:
-        one.forget_notes()
+        one.leave_notes()
         if one.tree is not None:
             one.tree.close()
 

@@ -440,3 +440,18 @@ def odd_file(arena: Arena, kind: str, place: str, readers: Sequence[Sequence[str
             assert (code, out) == (0, b"42\n"), f"{told}: {code} {err.decode()}"
         assert precious.read_text() == "precious\n" and not Path(f"{precious}-not").exists(), f"{told}: link followed"
     return 1 + len(readers)
+
+
+# === MEMORY ==============================================================
+
+def peak_memory(process: subprocess.Popen[bytes], every_s: float = 0.002) -> int:
+    """Wait for a process to end; the most memory that it had, in bytes.
+
+    `ru_maxrss` will not do: it starts with the size of the process that forked, and takes in the children.
+    """
+    peak, path = 0, f"/proc/{process.pid}/status"
+    while process.poll() is None:
+        with contextlib.suppress(OSError), open(path) as file:
+            peak = max([peak, *(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))])
+        time.sleep(every_s)
+    return peak
