@@ -106,7 +106,7 @@ def weak(orch, fake):
     base = Path(tempfile.mkdtemp(prefix="weak-"))
     shutil.copy(orch.program, base / "orch")
     (base / "bin").mkdir()
-    (base / "bin" / "claude").write_text("#!/bin/sh\ncat %s/said\n" % base)
+    (base / "bin" / "claude").write_text(f"#!/bin/sh\ncat {base}/said\n")
     (base / "bin" / "claude").chmod(0o755)
     (base / "said").write_text(claude_ok("42")["stdout"])
     (base / "home").mkdir()
@@ -201,7 +201,7 @@ def test_a_disk_that_fills_up_never_leaves_half_a_file(orch, fake, disk, room):
     assert orch.state()["jobs"][0] == json.loads(state)["jobs"][0]
     assert (orch.home / "usage.jsonl").read_bytes().startswith(ledger)
     assert all(orch.ledger())
-    assert orch("usage", "--json").json["corrupt_lines"] == 0
+    assert orch("usage").err == ""
     assert [name for name in os.listdir(orch.home) if name.endswith((".new", "corrupt"))] == []
 
 
@@ -220,7 +220,7 @@ def large_ledger(path, size):
 
 
 def test_a_large_ledger_costs_a_run_and_status_nothing(orch, fake):
-    large_ledger(orch.home / "usage.jsonl", int(os.environ.get("LEDGER_BYTES", 100_000_000)))
+    large_ledger(orch.home / "usage.jsonl", int(os.environ.get("LEDGER_BYTES", "100000000")))
     fake("claude", claude_ok("42"))
     begun = time.monotonic()
     assert orch("what?").out == "42\n"

@@ -205,7 +205,7 @@ class Memory:
 
 def sound_line(line: bytes) -> bool:
     """Whether a line of the ledger is a record."""
-    return next(iter(orch.parse_ledger([line]))) is not None
+    return next(iter(orch.parse_ledger([line.decode("utf-8", "replace")]))) is not None
 
 
 # === CRASHES =============================================================
