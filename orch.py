@@ -316,10 +316,11 @@ ALIASES = {
 OFFSET = r"(?:GMT|UTC)?(?P<sign>[+-])(?P<hours>\d{1,2}):?(?P<minutes>\d\d)?"
 ZONE = (r"(?:\((?P<inside>[^()]{1,40})\)|(?P<zone>[a-z]{2,20}/[a-z_]{2,20}(?:[+-]\d{1,2}|/[a-z_]{2,20})?|"
         r"(?:GMT|UTC)[+-]\d{1,2}(?::?\d\d)?|[+-]\d\d:?\d\d|(?:pacific|mountain|central|eastern|beijing|china)"
-        rf" (?:(?:standard|daylight) )?time|(?-i:{'|'.join(OFFSETS)}|[PMCE]T))(?![a-z\d]))")
+        rf" (?:(?:standard|daylight) )?time|(?:pacific|eastern)|(?-i:{'|'.join(OFFSETS)}|[PMCE]T))(?![a-z\d]))")
 
 PIECES = (                  # of a moment; the first that fits is taken
     ("date", r"(?P<year>\d{4})[-/.年] ?(?P<month>\d{1,2})[-/.月] ?(?P<day>\d{1,2})日?(?!\d)"),
+    ("date", r"(?:(?P<year>\d{4})年 ?)?(?P<month>\d{1,2})月 ?(?P<day>\d{1,2})日"),
     ("date", rf"{MONTH}{GAP}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?![\d:a-z])"
              rf"(?:,?{GAP}(?P<year>\d{{4}})(?![\d:]))?"),
     ("date", rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?{GAP}(?:(?:of|de){GAP}|-)?{MONTH}"
@@ -331,7 +332,7 @@ PIECES = (                  # of a moment; the first that fits is taken
     ("clock", CLOCK),
     ("zone", ZONE),
 )
-BETWEEN = rf"{GAP}(?:[,·@|-]|(?:at|on)(?![a-z])|T(?=\d))?{GAP}"
+BETWEEN = rf"{GAP}(?:[,·@|-]|(?:at|on|um|à|às|a las)(?![a-z])|T(?=\d))?{GAP}"
 
 WINDOW = r"(?P<session>session(?! ?id)|\b(?:5|five)[ -]?h(?:(?:ou)?rs?)?\b)|week|month|daily|opus|sonnet"
 # Z.ai and its relatives print Beijing time without saying so: "[1308][Usage limit reached for 5 hour. ...".
@@ -347,7 +348,6 @@ OF_WINDOW = r"(?P<window>primary|secondary)-$"
 MOVES = r"\x1b\[(?:(?P<blank>\d{0,4}C|(?!1?G)\d{1,4}G)|[\d;]{0,9}[ABEFGHf])"
 ESCAPES = (r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|"
            r"\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?|\x1b[ -/]{0,8}[0-~]?")
-FRAMES = r"^[ \t]{0,9}│ ?(.{0,999}?)[ \t]{0,999}│[ \t]{0,9}$|^[ \t]{0,9}[╭╰╮╯─]{3,}[ \t]{0,9}$"
 CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 TYPOGRAPHY = ("\u2018\u2019\u201a\u201b\u02bc\u201c\u201d\u201e\u201f\u2010\u2011\u2212"
               "\u00a0\u202f\u205f\u3000\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a")
@@ -366,8 +366,20 @@ def fold_text(text: str) -> str:
         text = re.sub(ESCAPES, "", text)
     text = re.sub(CONTROLS, "", text.replace("\r\n", "\n").replace("\r", "\n"))
     if "│" in text:
-        text = re.sub(FRAMES, r"\1", text, flags=re.MULTILINE)
+        text = "\n".join(map(_unframed, text.split("\n")))
     return text.translate(str.maketrans(TYPOGRAPHY, "'" * 5 + '"' * 4 + "-" * 3 + " " * 15))
+
+
+def _unframed(line: str) -> str:
+    """Take a line out of the box that an interactive program draws around its messages.
+
+    >>> _unframed(" │  limit reached  │ "), _unframed("╭───╮"), _unframed("12 │ x = 1")
+    (' limit reached', '', '12 │ x = 1')
+    """
+    bare = line.strip()
+    if len(bare) > 1 and bare[0] == bare[-1] == "│":
+        return bare[2 if bare[1] == " " else 1:-1].rstrip()
+    return "" if bare and not bare.strip("╭╮╰╯─") else line
 
 
 # --- reading ---
@@ -1309,12 +1321,13 @@ GENERIC_ERRORS = (r"(?:API )?Error: |(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |"
                   r"The API provider has rate limited you")
 # A retry that goes on is no verdict
 GENERIC_NOTES = r"[Rr]etrying in \d|.*; retrying \d+/\d+|[Ww]arning: "
+# A failed test, a place in a file, a numbered line: code and what is said of it
+CODE_LINES = r"E {3}|FAILED \S+::|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )"
 # What another program says about its own limits or logins, printed by a tool that the agent ran
 FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt|helm|terraform|remote|"
                  r"fatal)(?: \w+)?: "
                  r"|npm (?:error|ERR!)|toomanyrequests\b|\$ "
-                 # a failed test, a place in a file, a numbered line, a line of a diff
-                 r"|E {3}|FAILED \S+::|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )|[+-](?! ?\d)[\s\w#/\"']")
+                 rf"|{CODE_LINES}|[+-](?! ?\d)[\s\w#/\"']")          # and a line of a diff
 # A spinner, and what a runtime prints below a stack: no message, whoever prints it
 EMPTY_LINES = r"[\u2800-\u28ff]|(?:Node\.js|Bun) v\d"
 # A line that belongs to the message above it, however it is indented
@@ -1362,7 +1375,7 @@ AGENTS: tuple[Agent, ...] = (
             r"Claude (?:AI )?usage limit reached",
             r"You've (?:hit|reached) your (?:[\w']+ ){0,4}limit\b",
             r"\d-hour limit reached|(?:Session|Weekly|Usage credit|[A-Z]\w+ weekly) limit reached"
-            r"|^\W*(?:Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
+            r"|^[^\w\n]{0,40}(?:Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
             r"You're out of (?:extra |usage )(?:usage|credits)|Your org is out of usage",
             r"Your (?:group|org|team)'s usage limit is set to",
             r"seat type doesn't include usage credits",
@@ -1407,9 +1420,9 @@ AGENTS: tuple[Agent, ...] = (
             r"Quota exceeded\. Check your plan",
             r"Your workspace is out of credits|You hit your spend cap",
             r"exceeded retry limit, last status: 429",
-            r"^\W*(?:(?:stream disconnected before completion|"
+            r"^[^\w\n]{0,40}(?:(?:stream disconnected before completion|"
             r"rate limit exceeded): )?Rate limit reached for\b",
-            r"^\W*stream disconnected before completion: Too Many Requests",
+            r"^[^\w\n]{0,40}stream disconnected before completion: Too Many Requests",
         ),
         auth_patterns=(
             r"access token could not be refreshed",
@@ -1516,28 +1529,36 @@ AGENTS: tuple[Agent, ...] = (
     ),
 )
 
+# What a limit may be on
+LIMIT_ON = (r"(?:usage|session|weekly|daily|monthly|hourly|rate|quota|spend|spending|requests?|messages?|plan(?:'s)?|"
+            r"credits?|billing(?: hard)?|(?:per|a) (?:minute|hour|day|week|month)|tokens?-per-\w+|max RPM|"
+            r"\d+[ -]?h(?:our)?)")
 GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pattern)
-    ("hit a limit", r"(?:hit|reached|exceeded|exhausted|exceeds?|over|used up) (?:the |your |its |an? |our )?"
-                    r"(?:[\w'$().-]+ ){0,5}?(?:usage|session|weekly|daily|monthly|hourly|rate|spend|spending|"
-                    r"requests?|quota"
-                    r"|tokens?-per-\w+|max RPM|plan) (?:limits?|cap|allowance|quota)\b"),
-    ("limit reached", r"(?:usage|session|weekly|daily|monthly|hourly|rate|quota|spend|spending|request|"
-                      r"per (?:minute|hour|day|week|month)|\d+.hour) (?:limit|cap)"
-                      r"(?: has been| was| is)? (?:reached|exceeded|hit)"),
+    ("hit a limit", r"(?:hit|reached|exceeded|exhausted|exceeds?|over|used up|100% of) (?:the |your |its |an? |our )?"
+                    rf"(?:[\w'$().-]+ ){{0,5}}?{LIMIT_ON} (?:limits?|cap|allowance|quota)\b"
+                    r"|reached (?:the|your) maximum (?:number of )?(?:requests|messages|usage)|maximum usage reached"),
+    ("limit reached", rf"{LIMIT_ON} (?:limit|cap|quota|allowance)(?: of \d[\d,.]*)?"
+                      r"(?: has been| was| is)? (?:reached|exceeded|hit|exhausted)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
-    ("the limit", r"^\W*You(?:'ve| have) (?:hit|reached|exceeded) (?:the|your) limit\b|\bout of (?:\w+ )?messages\b"),
+    ("the limit", r"^[^\w\n]{0,40}You(?:'ve| have) (?:hit|reached|exceeded) (?:the|your) limit\b"
+                  r"|\bout of (?:\w+ )?(?:messages|requests)\b"),
     ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)"
-              r"|exceeded your (?:current |\w+ )?quota|exceeded your (?:[\w-]+ ){1,3}(?:usage|allowance)\b"
-              r"|exhausted your (?:[\w-]+ ){0,3}(?:quota|capacity)|(?:insufficient|no)[ _]quota\b"
-              r"|quota_exceeded"
-              r"|Resource has been exhausted|RESOURCE_EXHAUSTED"),
+              r"|(?:exceeded|reached|exhausted) (?:your|its) (?:[\w-]+ ){0,3}(?:quota|allowance|credits)\b"
+              r"|exceeded your (?:[\w-]+ ){1,3}usage\b|exhausted your (?:[\w-]+ ){0,3}capacity"
+              r"|(?:insufficient|no)[ _]quota\b|\bquota_exceeded|\busage_limit_(?:reached|exceeded)"
+              r"|^[^\w\n]{0,40}\w*(?:UsageLimit|MonthlyLimit)Error\b|\bMONTHLY_REQUEST_COUNT\b"
+              r"|Resource (?:has been )?exhausted|RESOURCE_EXHAUSTED"),
     ("credits", r"(?:out of|run out of|used up|no (?:more|remaining)|not enough|"
                 r"insufficient) (?:[\w-]+ )?(?:credits?|balance|funds)\b"
-                r"|credit balance is (?:too low|\S*0)"
-                r"|(?:credits?|balance) (?:are |is |has been |have been )?(?:exhausted|depleted|used up|exceeded)"
+                r"|\bno (?:[\w-]+ )?(?:credits?|balance|funds) (?:remaining|left|available)"
+                r"|balance is (?:too low|negative|empty|insufficient)|credit balance is \S*0"
+                r"|(?:credits?|balance) (?:are |is |has been |have been )?"
+                r"(?:exhausted|depleted|used(?: up)?|exceeded)\b"
                 r"|requires? more credits|more credits are required|\bnot-enough-credits\b"
-                r"|(?:extra usage|usage credits) (?:is |are )?required\b"
-                r"|(?:membership|subscription) (?:has |is )?expired"
+                r"|^[^\w\n]{0,40}CreditsError\b"
+                r"|(?:extra usage|usage credits) (?:is |are )?required\b|payment required\b|no payment method"
+                r"|(?:membership|subscription|trial) (?:has |is )?(?:expired|ended)"
+                r"|(?:exceeded (?:its|your|the)|over) (?:\w+ )?budget\b|budget has been exceeded|\bExceededBudget\b"
                 r"|Insufficient balance|out of (?:extra )?usage\b|Free usage exceeded"),
     ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)"
               r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
@@ -1549,36 +1570,47 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
     ("too many requests", r"too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
-                          r"|^\W*(?:\w{0,30}Error:? )?(?:.{0,60}\blast error: )?Too Many Requests\W*$"),
+                          r"|^[^\w\n]{0,40}(?:[\w.]{0,40}(?:Error|Exception):? )?(?:.{0,60}\blast error: )?"
+                          r"Too Many Requests"
+                          r"(?:[^\w\n]{0,40}$|, please (?:slow|try|wait))"),
     ("throttled", r"\bThrottling\w*\)|\bThrottling\w*Exception: |request was throttled"
                   r"|too many tokens(?: per \w+)?, please wait|too many tokens for team"),
-    ("http 429", r"^\W*(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:) \(?429\b"
+    ("http 429", r"^[^\w\n]{0,40}(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:)"
+                 r" \(?429\b"
                  r"|Request rejected \(429\)"),
     ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
 )
 GENERIC_AUTH: tuple[tuple[str, str], ...] = (
-    ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
-                      r"|log out and sign in again"),
+    ("not logged in", r"not (?:logged in|authenticated)\b|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
+                      r"|log out and sign in again|must be (?:logged|signed) in"
+                      r"|^[^\w\n]{0,40}(?:Error: )?login required"
+                      r"|\[unauthenticated\]|^[^\w\n]{0,40}(?:Error: )?unauthenticated\b|\"UNAUTHENTICATED\""),
     ("log in", r"(?:please|must|need to) (?:run |use )?\W?(?:[\w-]+ )?/?(?:log ?in|sign ?in|re-?authenticate|"
                r"auth login)\b"
-               r"|please run\b.{0,40}\blogin"),
+               r"|please run\b.{0,40}\blogin|\brun gcloud auth\b"),
     ("invalid key", r"(?:invalid|incorrect|missing|expired|revoked|no) (?:api[_ -]?key|bearer token|"
                     r"access token|auth\w* (?:token|credentials)|credentials)"
-                    r"|api[ _-]key (?:is |was |has )?(?:been )?(?:not valid|invalid|expired|revoked|missing)"),
+                    r"|api[ _-]key (?:you provided )?(?:is |was |has )?(?:been )?(?:not valid|invalid|expired|revoked|"
+                    r"missing|disabled)"
+                    r"|api key does not have (?:access|permission)|check your api key"
+                    r"|^[^\w\n]{0,40}(?:Error: )?invalid token[^\w\n]{0,40}$"),
     ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |"
                       r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"
                       r"|(?:(?:security|refresh|access) token|SSO session) (?:[\w-]+ ){1,7}"
                       r"(?:expired|revoked|invalid)\b"
                       r"|token refresh failed|(?:failed|unable) to refresh (?:[\w-]+ )?token\b"
-                      r"|\binvalid_grant\b|\bExpiredToken"),
+                      r"|\binvalid_(?:grant|client|rapt)\b|\bExpiredToken"),
     ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
                      r"|authentication_error|\bAuthenticationError: |failed to (?:authenticate|sign in|log in)"
                      r"|you are not authorized to use|access denied by \w+ policy"),
-    ("no credentials", r"No authentication information found|no credentials (?:found|configured)"
-                       r"|could not load credentials|unable to locate credentials"
+    ("no credentials", r"No authentication information found|credentials not found|no credentials (?:found|configured)"
+                       r"|could not load (?:the default )?credentials|unable to locate credentials"
                        r"|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"
                        r"|_(?:API_KEY|TOKEN) (?:is |was )?(?:not set|unset|missing)"),
-    ("discontinued", r"OAuth \w+(?: \w+)? has been discontinued"),
+    ("closed account", r"(?:account|organization|workspace) (?:is|has been) (?:suspended|disabled|deactivated)"
+                       r"|\bdeactivated_workspace\b"),
+    ("discontinued", r"OAuth \w+(?: \w+)? has been discontinued"
+                     r"|OAuth authentication is (?:currently )?not (?:supported|allowed)"),
 )
 # What speaks of limits but is none: (error class, pattern). It wins over every limit.
 VETOES: tuple[tuple[str, str], ...] = (
@@ -1592,8 +1624,16 @@ VETOES: tuple[tuple[str, str], ...] = (
                 r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team|processed)\b)"
                 r"|context_length_exceeded|ran out of room"),
     ("unknown", r"max(?:imum)?(?: number of)?[ _]turns|disk quota"),
-    ("permission", r"suspicious activity|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
+    ("permission", r"suspicious activity|safeguards flagged|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
 )
+# Every pattern of a table holds one of its words: in a long text only the lines around them are searched
+VETO_WORDS = ("limit", "capacity", "demand", "load", "traffic", "server-side", "context", "prompt", "input", "tokens",
+              "room", "turns", "disk", "suspicious", "polic", "safe")
+LIMIT_WORDS = ("limit", "cap", "allowance", "quota", "max", "messages", "requests", "credit", "usage", "exhausted",
+               "monthly", "balance", "funds", "payment", "membership", "subscription", "trial", "budget", "many",
+               "throttl", "429", "限", "额", "配")
+AUTH_WORDS = ("log", "sign", "auth", "key", "token", "credential", "session", "invalid_", "access", "account",
+              "organization", "workspace")
 # The class of a failure that is neither limit nor login: (error class, pattern)
 FAILURES: tuple[tuple[str, str], ...] = (
     ("model", r"models?\b.{0,80}(?:not found|does not exist|doesn't exist|is not supported|not available|"
@@ -1606,19 +1646,23 @@ FAILURES: tuple[tuple[str, str], ...] = (
                 r"|socket hang up|INVALID_STREAM|finish[_ ]reason"
                 r"|empty or malformed response"),
     ("overloaded", r"internal server error|service unavailable|bad gateway|gateway timeout"
-                   r"|temporarily unavailable|try again in a moment"),
+                   r"|temporarily unavailable|try again in a moment|\bUNAVAILABLE \(code 503\)"),
     ("permission", r"permission denied|not permitted|operation not allowed|untrusted|not trusted"
                    r"|cannot be used with root"),
 )
 LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit, the first that matches
     ("rate_limit", r"tokens? per min|requests? per min|per[ -]minute|\bRPM\b|\bTPM\b|free_tier_requests"
+                   r"|_tier_input_token_count"
                    r"|Suggested retry after \d+s"),
-    ("credits", r"out of (?:usage |[\w-]+ )?credits|credit balance"
+    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance is|\bbudget\b|billing hard|payment"
+                r"|requires? more credits|more credits are required|CreditsError|\bnot-enough-credits\b"
+                r"|credits? (?:limit|have)|(?:membership|subscription|trial) (?:has|is|expired|ended)|please top up"
+                r"|额度|余额"
                 r"|insufficient[ _](?:balance|funds|credits?|quota)|prepay\w* credits?"
                 r"|spend(?:ing)? (?:cap|limit)"
                 r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
-                r"|seat type|usage limit is set to|billing_error|please recharge"),
-    ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium"
+                r"|seat type|usage limit is set to|please recharge"),
+    ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium|使用上限"
                     r"|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
 )
@@ -1630,7 +1674,7 @@ SCOPE_NAMES: tuple[str, ...] = (
     r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|"
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
     r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
-    r"daily) limit reached|^\W*(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
+    r"daily) limit reached|^[^\w\n]{0,40}(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
                r"(?:choose|try|select) (?:another|a different) model|switching to auto\b|for (?:1M|long) context|"
@@ -2446,6 +2490,7 @@ RESET_HORIZON_S = 35 * 86400      # a reset further ahead is not believed
 LONG_LINE = 24                    # a shorter prompt is taken out only as a whole line
 TEXT_LINES = 400                  # of one stream, head and tail, are judged
 LINE_CHARS = 4000
+SHORT_TEXT = 2000                 # up to here a text is searched as a whole
 WRAPPED_CHARS = 40                # a line that a terminal wrapped is at least this long
 _SIGNAL_EXITS = (129, 130, 131, 137, 141, 143)       # 128 + a signal, as shells and node tell it
 
@@ -2614,7 +2659,7 @@ def _judge(agent: Agent, text: str, hints: Report, clock: Clock) -> Verdict:
     """Veto, then 401, then limits, then logins, else failed: over one text and a format's hints."""
     text = fold_text(text)
     hints = hints if hints.status else replaced(hints, status=_stated_status(text))
-    veto = _first(VETOES, text)
+    veto = _first(VETOES, _telling(text, VETO_WORDS))
     if veto:
         return _failed(veto[0], text, "veto: " + veto[0], veto[1])
     if hints.status == 401:
@@ -2710,7 +2755,7 @@ def _limit_rule(agent: Agent, text: str) -> tuple[str, str] | None:
     return (
         _numbered(agent.user_limit_patterns, text, "config limit_patterns[{}]", 0)
         or _numbered(agent.limit_patterns, text, f"{agent.name} limit pattern {{}}", 1)
-        or _named(GENERIC_LIMITS, text, "limit: ")
+        or _named(GENERIC_LIMITS, _telling(text, LIMIT_WORDS), "limit: ")
     )
 
 
@@ -2718,8 +2763,24 @@ def _auth_rule(agent: Agent, text: str) -> tuple[str, str] | None:
     return (
         _numbered(agent.user_auth_patterns, text, "config auth_patterns[{}]", 0)
         or _numbered(agent.auth_patterns, text, f"{agent.name} auth pattern {{}}", 1)
-        or _named(GENERIC_AUTH, text, "auth: ")
+        or _named(GENERIC_AUTH, _telling(text, AUTH_WORDS), "auth: ")
     )
+
+
+def _telling(text: str, words: tuple[str, ...]) -> str:
+    """The lines of a long text that hold one of the words, with their neighbours (a message may be wrapped).
+
+    >>> _telling("a\\n" * 2000 + "rate\\nlimit\\n" + "b\\n" * 2000, ("limit",))
+    'a\\nrate\\nlimit\\nb\\nb\\n-'
+    """
+    if len(text) <= SHORT_TEXT:
+        return text
+    lines = text.split("\n")
+    lowered = text.lower().split("\n")
+    found = [at for at, line in enumerate(lowered) if any(word in line for word in words)]
+    near = {at + by for at in found for by in (-2, -1, 0, 1, 2)}
+    told = [lines[at] if at in near else "-" for at in range(len(lines)) if at in near or at - 1 in near]
+    return "\n".join(told)
 
 
 def _numbered(patterns: tuple[str, ...], text: str, name: str, first: int) -> tuple[str, str] | None:
@@ -2768,13 +2829,14 @@ def _stated_status(text: str) -> int | None:
     >>> _stated_status("API Error: 401 {...}"), _stated_status("error on line 401")
     (401, None)
     """
-    found = _compiled(r"^\W*(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?(?:Failed to authenticate\. )?"
+    found = _compiled(r"^[^\w\n]{0,40}(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?"
+                      r"(?:Failed to authenticate\. )?"
                       r"(?:(?:unexpected |[\w ,]{0,40}last )status:?"
                       r"|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
                       r" \(?([45]\d\d)\b"
                       r"|\b(401) Unauthorized"
                       # how the makers' libraries print an answer: the status, then its body
-                      r"|^\W*(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")").search(text)
+                      r"|^[^\w\n]{0,40}(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")").search(text)
     return int(next(filter(None, found.groups()))) if found else None
 
 
@@ -2840,7 +2902,7 @@ def _blocks(text: str, notes: str) -> list[str]:
             head_indent, in_stack = indent, False
             continue
         in_stack = in_stack or line.lstrip().startswith("at ")      # a stack, and the dump of the error below
-        if not in_stack:
+        if not in_stack and not _matches(CODE_LINES, line):
             blocks[-1].append(line)
     return ["\n".join(block) for block in blocks if not _matches(left_out, block[0])]
 
@@ -2888,8 +2950,15 @@ def _without_prompt(text: str, prompt: str) -> str:
         return text
     if len(prompt) >= LONG_LINE:
         text = text.replace(prompt, "").replace(json.dumps(prompt)[1:-1], "")
-    own = {line.strip() for line in prompt.split("\n")}
-    return "\n".join("" if _echoes(line.strip(), own, prompt) else line for line in text.split("\n"))
+    own = {" ".join(line.split()).lstrip("❯>│ ") for line in prompt.split("\n")}
+    flat = " ".join(prompt.split())                         # an echo may be wrapped elsewhere than the prompt
+    kept, above = [], ""
+    for line in text.split("\n"):
+        bare = " ".join(line.split()).lstrip("❯>│ ")
+        echoed = _echoes(bare, own, flat) or bool(bare and above and f"{above} {bare}" in flat)
+        above = bare if echoed else ""
+        kept.append("" if echoed else line)
+    return "\n".join(kept)
 
 
 def _echoes(line: str, own: set[str], prompt: str) -> bool:

@@ -19,9 +19,16 @@ import pytest
 import orch as v
 from orch import Agent, Ended, replaced
 
-CORPUS = os.path.join(os.path.dirname(__file__), "data", "messages.jsonl")
-with open(CORPUS, encoding="utf-8") as lines:
-    ROWS = [json.loads(line) for line in lines]
+DATA = os.path.join(os.path.dirname(__file__), "data")
+
+
+def read_rows(name):
+    with open(os.path.join(DATA, name), encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+ROWS = read_rows("messages.jsonl")
+MORE = read_rows("more_messages.jsonl")
 BY_NAME = {agent.name: agent for agent in v.AGENTS}
 ANSWERS = {
     "claude-stream": '{"type":"result","subtype":"success","is_error":false,"result":"Done."}',
@@ -55,7 +62,7 @@ def attempts(row):
         yield agent, out, err
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+@pytest.mark.parametrize("row", ROWS + MORE, ids=lambda row: row["id"])
 def test_message_of_the_corpus_is_understood(row):
     for agent, out, err in attempts(row):
         exit_code = row["exit_code"]

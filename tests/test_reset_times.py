@@ -50,6 +50,7 @@ OTHER_WORDS = [
      NOON, "Asia/Tokyo", "2026-12-01 04:05|Europe/Oslo"),
     ("Limit reached. Resets at 12am", NOON, "UTC", "2026-12-02 00:00"),
     ("Limit reached. Resets at 12:30 a.m. tomorrow", NOON, "UTC", "2026-12-02 00:30"),
+    ("Limit reached. Resets at 11:59pm Pacific", NOON, "UTC", "2026-12-01 23:59|America/Los_Angeles"),
     ("Limit reached. Resets at midnight Pacific time.", NOON, "UTC", "2026-12-02 00:00|America/Los_Angeles"),
     ("Limit reached. Resets daily at midnight UTC", NOON, "Europe/Berlin", "2026-12-02 00:00|UTC"),
     ("Usage limit. Try again at noon.", "2026-12-01 08:00", "UTC", NOON),
@@ -92,6 +93,12 @@ OTHER_WORDS = [
     ("Resets on Wed, 9 December 2026 10:30", NOON, "UTC", "2026-12-09 10:30"),
     ("try again after December 6, 2026, 11:15", NOON, "UTC", "2026-12-06 11:15"),
     ("Resets on 10 de dez. de 2026, 11:52", NOON, "America/Sao_Paulo", "2026-12-10 11:52"),
+    ("try again at 13 oct. 2026 à 15:02", "2026-10-09 12:00", "Europe/Paris", "2026-10-13 15:02"),
+    ("try again at 21. Dez. 2026 um 14:00", NOON, "Europe/Berlin", "2026-12-21 14:00"),
+    ("try again at 2026年12月6日 11:15", NOON, "Asia/Tokyo", "2026-12-06 11:15"),
+    ("Resets at 12月6日 11:15", NOON, "Asia/Tokyo", "2026-12-06 11:15"),
+    ("limit · resets Dec 5 at 19:00 (Europe/Madrid)", NOON, "UTC", "2026-12-05 19:00|Europe/Madrid"),
+    ("Resets by 4:00 AM Friday Dec 4", NOON, "America/Denver", "2026-12-04 04:00"),
     ("Your monthly cycle ends on 12/17/2026", NOON, "UTC", "2026-12-17 00:00"),
     ("Your monthly cycle ends on 17/12/2026", NOON, "UTC", "2026-12-17 00:00"),
     ("Credits reset on 2026-12-10.", NOON, "America/New_York", "2026-12-10 00:00"),
@@ -149,6 +156,10 @@ OTHER_WORDS = [
     ('"primary":{"used_percent":100.0,"resets_at":{now+60}},'
      '"secondary":{"used_percent":31.0,"resets_at":{now+90}}',
      NOON, "UTC", "+60"),
+    ('{"X-Codex-Primary-Used-Percent":"100","X-Codex-Secondary-Used-Percent":"80",'
+     '"X-Codex-Primary-Reset-At":"{now+60}","X-Codex-Secondary-Reset-At":"{now+90}"}', NOON, "UTC", "+60"),
+    ('{"X-Codex-Primary-Used-Percent":"12","X-Codex-Secondary-Used-Per\n cent":"100",'
+     '"X-Codex-Primary-Reset-At":"{now+60}","X-Codex-Secondary-Reset-At":"{now+90}"}', NOON, "UTC", "+90"),
     ('{"resets_in_seconds": 4242, "message": "try again at 3pm"}', NOON, "UTC", "+4242"),
     ('{\\"retryDelay\\":\\"34.07s\\"}', NOON, "UTC", "+34.07"),
     ("  retryDelayMs: 31447500,", NOON, "UTC", "+31447.5"),
@@ -313,6 +324,8 @@ def test_text_is_folded():
                        ("You\u2019ve \u201cit\u201d", "You've \"it\""),
                        ("3\u202fPM\u00a0x\u2009y", "3 PM x y"),
                        ("\u202eabc\u200b\x00\x9b", "abc"),
+                       ("\x1b[HSession\x1b[8G\x1b[1mlimit\x1b[39m\x1b[14Greached", "\nSession limit reached"),
+                       ("a\x1b[3Cb\x1b[1Gc\x1b[2Kd", "a b\ncd"), ("│ limit  │\n╰────╯", "limit\n"),
                        ("\x1b", ""), ("\x1b[", ""), ("日本 ∙ é", "日本 ∙ é")):
         assert fold_text(text) == want, f"{text!r}: {fold_text(text)!r}"
 
