@@ -1205,6 +1205,9 @@ def _gemini_settle(draft: Draft, ended: Ended) -> None:
     elif not draft.complete and not ended.stdout.strip() and own:
         draft.complete = True
         draft.fail(own[1], None, own[0])
+    elif not draft.complete and not (ended.stdout + ended.stderr).strip() and status:
+        draft.complete = True
+        draft.fail(f"exit status {ended.exit_code}: HTTP {status}", status)
 
 
 def _quoted(draft: Draft, document: dict[str, Any]) -> bool:
@@ -1540,7 +1543,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("limit reached", rf"{LIMIT_ON} (?:limit|cap|quota|allowance)(?: of \d[\d,.]*)?"
                       r"(?: has been| was| is)? (?:reached|exceeded|hit|exhausted)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
-    ("the limit", r"^[^\w\n]{0,40}You(?:'ve| have) (?:hit|reached|exceeded) (?:the|your) limit\b"
+    ("the limit", r"^[^\w\n]{0,40}(?:Error: )?You(?:'ve| have)? (?:hit|reached|exceeded) (?:the|your)(?: free)? limit\b"
                   r"|\bout of (?:\w+ )?(?:messages|requests)\b"),
     ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)"
               r"|(?:exceeded|reached|exhausted) (?:your|its) (?:[\w-]+ ){0,3}(?:quota|allowance|credits)\b"
@@ -1567,9 +1570,11 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"|rate limit for your organization|(?:has|have|been|are|request was) rate[- ]limited\b(?: you)?"
                    r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|"
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
+                   r"|^[^\w\n]{0,40}(?:Error: )?rate[- ]limited\b(?!.*\b(?:waiting|retrying|attempt)\b)"
                    r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
-    ("too many requests", r"too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
+    ("too many requests", r"requests too (?:quickly|fast|frequently)"
+                          r"|too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
                           r"|^[^\w\n]{0,40}(?:[\w.]{0,40}(?:Error|Exception):? )?(?:.{0,60}\blast error: )?"
                           r"Too Many Requests"
                           r"(?:[^\w\n]{0,40}$|, please (?:slow|try|wait))"),
@@ -7007,7 +7012,10 @@ def _transcript_of(given: Given, world: World) -> dict[str, Any]:
             texts[name] = read_file(os.path.join(world.cwd, path)).decode("utf-8", "replace") if path else ""
         except OSError as err:
             raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
-    return {**texts, "exit_code": given["exit"]}
+    code = given["exit"]
+    if not -64 <= code <= 255:
+        raise OrchError(f"--exit: expected 0 to 255, or minus a signal's number, not {code}")
+    return {**texts, "exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
 
 
 def read_transcript(world: World, task: str) -> dict[str, Any]:

@@ -172,3 +172,11 @@ def test_rows_are_complete_and_differ():
     assert len({row["id"] for row in ROWS + MORE}) == len(ROWS + MORE)
     assert {tuple(row) for row in MORE} == {tuple(ROWS[0])}
     json.dumps(MORE).encode()
+
+
+@pytest.mark.parametrize("code, outcome", [(173, "limited"), (145, "auth"), (147, "auth"), (247, "failed"), (244, "failed")])
+def test_exit_status_of_gemini_that_is_all_there_is_decides(code, outcome):
+    fmt = v.FORMATS["gemini-json"]
+    ended = Ended(code)
+    verdict = v.classify(BY_NAME["gemini"], ended, v.finish(fmt, v.new_draft(), ended), "", Clock(1.8e9, "UTC"))
+    assert (verdict.outcome, verdict.scope) == (outcome, "model" if outcome == "limited" else "agent"), verdict
