@@ -4614,7 +4614,8 @@ def reason_of(err: Exception) -> str:
 # TERM to all that belongs to the attempt, KILL after two seconds, then looking until two
 # looks find nothing.
 
-HEAD_BYTES, TAIL_BYTES = 256 << 10, 4 << 20                # kept of each stream
+HEAD_BYTES = 256 << 10                                     # kept of each stream
+TAIL_BYTES = {"stdout": 4 << 20, "stderr": 512 << 10}      # a byte may take eight as text and in JSON
 MAX_LINE_BYTES = 8 << 20                                   # a longer line of a machine format is skipped
 DRAIN_S = 1.0                                              # a grandchild may hold the pipes: wait no longer than this
 
@@ -4622,7 +4623,8 @@ DRAIN_S = 1.0                                              # a grandchild may ho
 class Kept:
     """The head and the tail of a stream, in bounded memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes                       # of the tail
         self.head = bytearray()
         self.tail: list[bytes] = []
         self.tail_bytes = 0
@@ -4638,20 +4640,22 @@ class Kept:
             return
         self.tail.append(data)
         self.tail_bytes += len(data)
-        if self.tail_bytes > 2 * TAIL_BYTES:               # seldom, so that each byte is copied about once
+        if self.tail_bytes > 2 * self.most_bytes:          # seldom, so that each byte is copied about once
             self._shrink()
 
     def _shrink(self) -> None:
         joined = b"".join(self.tail)
-        self.tail, self.tail_bytes = [joined[-TAIL_BYTES:]], TAIL_BYTES
+        self.tail, self.tail_bytes = [joined[-self.most_bytes:]], self.most_bytes
         self.cut = True
 
-    def text(self) -> str:
-        """What was kept, as text."""
-        if self.tail_bytes > TAIL_BYTES:
+    def take(self) -> str:
+        """What was kept, as text; it is kept no longer."""
+        if self.tail_bytes > self.most_bytes:
             self._shrink()
         gap = b"\n[...]\n" if self.cut else b""
-        return (bytes(self.head) + gap + b"".join(self.tail)).decode("utf-8", "replace")
+        kept = b"".join([self.head, gap, *self.tail])
+        self.head, self.tail, self.tail_bytes = bytearray(), [], 0
+        return kept.decode("utf-8", "replace")
 
 
 class Lines:
@@ -4735,7 +4739,7 @@ class Child:
         import selectors
         self.process, self.marker, self.limits, self.stop = process, marker, limits, stop
         self.on_output = on_output
-        self.kept = {"stdout": Kept(), "stderr": Kept()}
+        self.kept = {name: Kept(most_bytes) for name, most_bytes in TAIL_BYTES.items()}
         self.selector = selectors.DefaultSelector()
         self.exit_fd = _exit_fd(process.pid)
         self.stopped: str | None = None                    # why orch stopped it
@@ -4765,7 +4769,7 @@ class Child:
         code = self.process.returncode
         return Ended(exit_code=code if code is not None and code >= 0 else None,
                      signal=-code if code is not None and code < 0 else None, stopped=self.stopped,
-                     stdout=self.kept["stdout"].text(), stderr=self.kept["stderr"].text())
+                     stdout=self.kept["stdout"].take(), stderr=self.kept["stderr"].take())
 
     def begin_stop(self, why: str) -> None:
         """Stop the attempt; the first reason stays."""
@@ -5634,6 +5638,7 @@ def open_tree(world: World) -> Tree | None:
 # (`world.emit`); who listens decides what a person sees.
 
 SUMMARY_S = 60
+LONG_LINE_BYTES, MAX_VALUES = 256 << 10, 200_000           # a value takes up to 100 bytes
 LIMIT_LOOK_BYTES = 8192                                    # of the latest output: does the agent sit at its limit?
 GIT_LOCAL_VARIABLES = (                                    # git rev-parse --local-env-vars (2.39), less GIT_CONFIG_*
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
@@ -5732,7 +5737,7 @@ def try_agent(run: Run, task: Task) -> tuple[Attempt, Verdict, Report]:
     run.emit("attempt_start", attempt=number, agent=candidate.agent.name, model=candidate.model, kind=task.kind)
     ended, report = Watch(run, task, attempt_id).run()
     clock = Clock(run.world.now(), run.world.zone)
-    verdict = classify(candidate.agent, ended, report, task.prompt, clock)
+    verdict = classify(candidate.agent, shortened(ended), report, task.prompt, clock)
     done = Attempt(
         candidate.agent.name, candidate.model or report.model, candidate.effort, verdict.outcome, verdict.error_class,
         verdict.error, ended.exit_code, ended.signal, int((run.world.stop.clock() - began) * 1000), report.usage,
@@ -5741,6 +5746,16 @@ def try_agent(run: Run, task: Task) -> tuple[Attempt, Verdict, Report]:
     if verdict.outcome not in (OK, ABORTED):
         run.in_home(keep_attempt, attempt_id, _transcript(run, task, ended))
     return done, verdict, report
+
+
+def shortened(ended: Ended) -> Ended:
+    """What a verdict is sought in: the ends of both streams, as `orch explain --task` has them.
+
+    A gap is marked, so that what follows it is never taken for all that was printed.
+    """
+    def end_of(text: str) -> str:
+        return text if len(text) <= KEEP_STREAM_CHARS else f"[...]\n{text[-KEEP_STREAM_CHARS:]}"
+    return replaced(ended, stdout=end_of(ended.stdout), stderr=end_of(ended.stderr))
 
 
 def _ledger_line(run: Run, task: Task, done: Attempt) -> dict[str, Any]:
@@ -5874,9 +5889,8 @@ class Watch:
     def on_output(self, stream: str, data: bytes) -> bool:
         """Parse a piece of output; True when it shows the agent sitting at its limit."""
         activity = None
-        if self.format.machine and stream == self.format.stream:
-            for line in self.lines.feed(data):
-                activity = feed_line(self.format, self.draft, line, stream) or activity
+        for line in self.events_in(data) if self.has_events(stream) else ():
+            activity = self.feed(line) or activity
         if activity:
             self.run_.emit("activity", agent=self.agent.name, text=activity)
         if stream == "stdout" and not self.format.machine:
@@ -5886,6 +5900,22 @@ class Watch:
             return False
         self.recent = (self.recent + data.decode("utf-8", "replace"))[-LIMIT_LOOK_BYTES:]
         return sits_at_limit(self.agent, self.recent, self.task.prompt) is not None
+
+    def has_events(self, stream: str) -> bool:
+        """Whether a stream carries the events of a machine format."""
+        return self.format.machine and stream == self.format.stream
+
+    def events_in(self, data: bytes) -> list[bytes]:
+        """The lines that a piece of output completes; where it has no brace, only the first can be an event."""
+        lines = self.lines.feed(data)
+        return lines if b"{" in data else lines[:1]
+
+    def feed(self, line: bytes) -> str | None:
+        """Parse one line, but for one that would take twenty times its length in memory."""
+        if len(line) > LONG_LINE_BYTES and has_many_values(line, MAX_VALUES):
+            self.run_.warn(f"{self.agent.name}: an output line of more than {MAX_VALUES:,} values was skipped")
+            return None
+        return feed_line(self.format, self.draft, line, self.format.stream)
 
     def stream(self, data: bytes) -> None:
         """Pass text on as it comes."""
@@ -5899,7 +5929,7 @@ class Watch:
     def after(self, child: Child) -> None:
         """Take in what is left, and tell what a person should know of how the process ended."""
         name, warn = self.agent.name, self.run_.warn
-        feed_line(self.format, self.draft, self.lines.rest(), self.format.stream)
+        self.feed(self.lines.rest())
         if child.stopping is not None and child.stopping.survivors:
             warn(f"{name}: {child.stopping.survivors} of its processes could not be stopped")
         left = orphans(self.attempt_id, child.process.pid) if child.stopping is None else []
@@ -5915,6 +5945,19 @@ def usage_folder(env: Mapping[str, str]) -> str | None:
         return private_folder(env)
     except OSError:
         return None
+
+
+def has_many_values(line: bytes, most: int) -> bool:
+    """Whether a line of JSON may hold more than `most` values; what stands in strings does not count.
+
+    >>> has_many_values(b'{"a": [1, "2, 3, 4, 5"]}', 4), has_many_values(b'[1, 2, 3, 4, 5]', 4)
+    (False, True)
+    """
+    if sum(map(line.count, (b",", b":", b"[", b"{"))) <= most:
+        return False
+    parts = re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[,:[{]', line)
+    marks = (part for part in parts if line[part.start()] != ord('"'))
+    return next(itertools.islice(marks, most, None), None) is not None
 
 
 def same_folder(one: str, other: str) -> bool:
@@ -6352,17 +6395,27 @@ class Given:
 
 
 def print_json(item: Any) -> None:
-    """Print one JSON value."""
-    write_out(json.dumps(item, indent=2, ensure_ascii=True) + "\n")
+    """Print one JSON value; in pieces, as an answer may be large."""
+    small: list[str] = []
+    for piece in (*json.JSONEncoder(indent=2).iterencode(item), "\n"):
+        if len(piece) > OUT_CHARS:
+            write_out("".join(small))
+            write_out(piece)
+            small.clear()
+        else:
+            small.append(piece)
+    write_out("".join(small))
 
 
 STUCK_S = 1.0                                              # a notice that finds no reader for so long is dropped
+OUT_CHARS = 1 << 20                                        # encoded at a time
 PIPE_BYTES = 4096                                          # Linux: what a writable pipe takes without blocking
 
 
 def write_out(text: str) -> None:
     """Write to standard output, all of it, byte for byte as it came."""
-    write_bytes(text.encode("utf-8", "surrogateescape"), None)
+    for start in range(0, len(text), OUT_CHARS):
+        write_bytes(text[start:start + OUT_CHARS].encode("utf-8", "surrogateescape"), None)
 
 
 def write_bytes(whole: bytes, stop: Stop | None) -> bytes:

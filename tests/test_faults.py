@@ -220,7 +220,7 @@ def large_ledger(path, size):
 
 
 def test_a_large_ledger_costs_a_run_and_status_nothing(orch, fake):
-    large_ledger(orch.home / "usage.jsonl", int(os.environ.get("LEDGER_BYTES", "100000000")))
+    large_ledger(orch.home / "usage.jsonl", 100_000_000)
     fake("claude", claude_ok("42"))
     begun = time.monotonic()
     assert orch("what?").out == "42\n"

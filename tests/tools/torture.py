@@ -455,3 +455,56 @@ def peak_memory(process: subprocess.Popen[bytes], every_s: float = 0.002) -> int
             peak = max([peak, *(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))])
         time.sleep(every_s)
     return peak
+
+
+PUT = """
+import json, os, sys
+def put(fd, data):
+    data = memoryview(data)
+    while data:
+        data = data[os.write(fd, data[:1 << 20]):]
+MB, size, smile = 1 << 20, %d, "\\U0001F600".encode()
+many = range(size >> 20)
+def event(**fields):
+    put(1, json.dumps(fields).encode() + b"\\n")
+"""
+DONE = "event(type='result', subtype='success', is_error=False, result='42', session_id='s', usage={})\n"
+# name -> agent, what it does; `mine` prints text, the others their machine formats
+FLOODS: Mapping[str, tuple[str, str]] = {
+    "nothing": ("claude", DONE),
+    "text": ("mine", "for _ in many: put(1, b'x' * MB)"),
+    "short lines on both streams": ("claude", f"for _ in many: put(1, b'x\\n' * (MB // 2)); put(2, b'y\\n' * (MB // 2))\n{DONE}"),
+    "wide characters": ("mine", "for _ in many: put(1, smile * (MB // 4))"),
+    "a wide character among narrow ones": ("mine", "for _ in many: put(1, smile + b'x' * MB); put(2, smile + b'y' * MB)"),
+    "a failure after both": ("mine", "for _ in many: put(1, smile + b'x\\n' * (MB // 2)); put(2, smile + b'y\\n' * MB)\nsys.exit(1)"),
+    "bytes that are no text": ("mine", "for _ in many: put(1, b'\\xff' * MB)"),
+    "one long line": ("claude", f"for _ in many: put(1, b'x' * MB)\nput(1, b'\\n')\n{DONE}"),
+    "a line of lists": ("claude", f"put(1, b'{{\"type\": [' + b'[],' * 2600000 + b'[]]}}\\n')\n{DONE}"),
+    "a line of names": ("claude", "put(1, b'{' + b','.join(b'\"%d\":{}' % i for i in range(600000)) + b'}\\n')\n" + DONE),
+    "a line of brackets": ("claude", f"put(1, b'{{\"type\":' + b'[' * 7000000 + b'\\n')\n{DONE}"),
+    "a long answer": ("claude", "event(type='result', subtype='success', is_error=False, result='y' * 7 * MB)"),
+    "long messages of codex": ("codex", "for i in many: event(type='item.completed', item=dict(id=str(i), type='agent_message', text='z' * MB))"),
+    "long messages of opencode": ("opencode", "for i in many: event(type='text', part=dict(id=str(i), text='z' * MB))"),
+    "long messages of gemini": ("gemini", "for i in many: event(type='message', role='assistant', content='z' * MB, delta=True)"),
+    "long messages of copilot": ("copilot", "for i in many: event(type='assistant.message', data=dict(messageId=str(i), content='z' * MB))"),
+    "many events": ("claude", "for i in range(size >> 9): event(type='assistant', session_id=str(i), message=dict(id=str(i), content=[dict(type='text', text='z' * 400)]))\n" + DONE),
+    "many refusals": ("claude", "event(type='result', subtype='success', is_error=False, result='42', permission_denials=[dict(tool_name=str(i)) for i in range(50000)])"),
+}
+
+
+def flood(arena: Arena, name: str, size: int) -> Figures:
+    """Let an agent write `size` bytes and more of what the name says; the memory and the time that orch took."""
+    agent, body = FLOODS[name]
+    arena.agent(agent, f"#!{os.path.realpath(sys.executable)} -IS\n{PUT % size}\n{body}\n")
+    config = {"order": [agent], "agents": {"mine": {"command": ["mine"], "output": "text"}}}
+    arena.home.mkdir(exist_ok=True)
+    (arena.home / "config.json").write_text(json.dumps(config))
+    begun = time.monotonic()
+    with open(arena.base / "out", "wb") as out, open(arena.base / "err", "wb") as err:
+        process = arena.start("--json", "-a", agent, "hi", stdout=out, stderr=err)
+        peak = peak_memory(process)
+    told = (arena.base / "err").read_bytes()
+    assert process.returncode in STATUSES and b"Traceback" not in told, f"{name}: {process.returncode} {told.decode()}"
+    answer = json.loads((arena.base / "out").read_bytes())["answer"]
+    assert answer == "42" or DONE not in body, f"{name}: {answer!r:.100}"
+    return {"flood": name, "peak MB": round(peak / (1 << 20), 1), "seconds": round(time.monotonic() - begun, 1)}
