@@ -3405,7 +3405,9 @@ def _fenced(text: str, language: str = "") -> str:
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}{'' if text.endswith(chr(10)) else chr(10)}{fence}"
 
-# `git diff-tree` of two trees: one call for modes, states and line counts, one for the text.
+
+# What a handoff says has changed is read from `git diff-tree` of two trees: one call for states and line
+# counts, one for the text.
 
 
 @value
@@ -5158,14 +5160,6 @@ def _unborn_ref(git_dir: str) -> str:
             return file.read(4096).strip().partition("ref: ")[2]
     except OSError:
         return ""
-
-
-def find_toplevel(cwd: str, *, env: Mapping[str, str], deadline_at: float) -> str | None:
-    """Find the top of the working tree; None where there is none, no git, or git refuses."""
-    try:
-        return find_repo(cwd, env=env, deadline_at=deadline_at).top
-    except GitError:
-        return None
 
 
 def clean_git_env(env: Mapping[str, str]) -> dict[str, str]:

@@ -798,7 +798,8 @@ def test_no_repository_is_a_reason_and_not_an_error(tmp_path, env):
     assert why_none(bare.top, env) == "no working tree"
     assert why_none(tmp_path / "missing", env).endswith("is gone")
     assert why_none(tmp_path / "plain", {**env, "PATH": str(tmp_path)}) == "git is not installed"
-    assert g.find_toplevel(str(tmp_path / "plain"), env=env, deadline_at=time.monotonic() + 9) is None
+    with pytest.raises(g.GitError):
+        g.find_repo(str(tmp_path / "plain"), env=env, deadline_at=time.monotonic() + 9)
 
 
 def test_another_owner_is_refused_unless_the_variables_call_it_safe(box):
