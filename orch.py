@@ -1491,7 +1491,7 @@ AGENTS: tuple[Agent, ...] = (
         auth_patterns=(
             r"API key not valid|API_KEY_INVALID",
             r"Please set an Auth method|must specify the GEMINI_API_KEY|Invalid auth method",
-            r"invalid_grant",
+            r": invalid_grant\b",
         ),
         limit_scope="model",
     ),
@@ -1540,11 +1540,11 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("hit a limit", r"(?:hit|reached|exceeded|exhausted|exceeds?|over|used up|100% of) (?:the |your |its |an? |our )?"
                     rf"(?:[\w'$().-]+ ){{0,5}}?{LIMIT_ON} (?:limits?|cap|allowance|quota)\b"
                     r"|reached (?:the|your) maximum (?:number of )?(?:requests|messages|usage)|maximum usage reached"),
-    ("limit reached", rf"{LIMIT_ON} (?:limit|cap|quota|allowance)(?: of \d[\d,.]*)?"
+    ("limit reached", rf"\b{LIMIT_ON} (?:limit|cap|quota|allowance)(?: of \d[\d,.]*)?"
                       r"(?: has been| was| is)? (?:reached|exceeded|hit|exhausted)"),
     ("limit resets", r"\blimit reached .{0,40}\bresets? (?:in|at|on|after)\b"),
     ("the limit", r"^[^\w\n]{0,40}(?:Error: )?You(?:'ve| have)? (?:hit|reached|exceeded) (?:the|your)(?: free)? limit\b"
-                  r"|\bout of (?:\w+ )?(?:messages|requests)\b"),
+                  r"|(?:you're|you are|ran|run) out of (?:[a-z]+ )?(?:messages|requests)\b"),
     ("quota", r"quota (?:has been |was |is )?(?:exceeded|exhausted|reached|depleted|used up)"
               r"|(?:exceeded|reached|exhausted) (?:your|its) (?:[\w-]+ ){0,3}(?:quota|allowance|credits)\b"
               r"|exceeded your (?:[\w-]+ ){1,3}usage\b|exhausted your (?:[\w-]+ ){0,3}capacity"
@@ -1556,12 +1556,12 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                 r"|\bno (?:[\w-]+ )?(?:credits?|balance|funds) (?:remaining|left|available)"
                 r"|balance is (?:too low|negative|empty|insufficient)|credit balance is \S*0"
                 r"|(?:credits?|balance) (?:are |is |has been |have been )?"
-                r"(?:exhausted|depleted|used(?: up)?|exceeded)\b"
+                r"(?:exhausted|depleted|used up|exceeded)\b|credits have been used\b"
                 r"|requires? more credits|more credits are required|\bnot-enough-credits\b"
                 r"|^[^\w\n]{0,40}CreditsError\b"
                 r"|(?:extra usage|usage credits) (?:is |are )?required\b|payment required\b|no payment method"
                 r"|(?:membership|subscription|trial) (?:has |is )?(?:expired|ended)"
-                r"|(?:exceeded (?:its|your|the)|over) (?:\w+ )?budget\b|budget has been exceeded|\bExceededBudget\b"
+                r"|exceeded (?:its|your) (?:\w+ )?budget\b|budget has been exceeded|\bExceededBudget: "
                 r"|Insufficient balance|out of (?:extra )?usage\b|Free usage exceeded"),
     ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)"
               r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
@@ -1571,7 +1571,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|"
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
                    r"|^[^\w\n]{0,40}(?:Error: )?rate[- ]limited\b(?!.*\b(?:waiting|retrying|attempt)\b)"
-                   r"|rate limit (?:reached|exceeded)\b|RateLimitError:"
+                   r"|\brate limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
     ("too many requests", r"requests too (?:quickly|fast|frequently)"
                           r"|too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
@@ -1586,10 +1586,10 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
 )
 GENERIC_AUTH: tuple[tuple[str, str], ...] = (
-    ("not logged in", r"not (?:logged in|authenticated)\b|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
-                      r"|log out and sign in again|must be (?:logged|signed) in"
-                      r"|^[^\w\n]{0,40}(?:Error: )?login required"
-                      r"|\[unauthenticated\]|^[^\w\n]{0,40}(?:Error: )?unauthenticated\b|\"UNAUTHENTICATED\""),
+    ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
+                      r"|log out and sign in again|you must be (?:logged|signed) in to use"
+                      r"|^[^\w\n]{0,40}(?:Error: )?(?:login required|not authenticated|unauthenticated)\b"
+                      r"|\[unauthenticated\]|\"UNAUTHENTICATED\""),
     ("log in", r"(?:please|must|need to) (?:run |use )?\W?(?:[\w-]+ )?/?(?:log ?in|sign ?in|re-?authenticate|"
                r"auth login)\b"
                r"|please run\b.{0,40}\blogin|\brun gcloud auth\b"),
@@ -1604,11 +1604,12 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                       r"|(?:(?:security|refresh|access) token|SSO session) (?:[\w-]+ ){1,7}"
                       r"(?:expired|revoked|invalid)\b"
                       r"|token refresh failed|(?:failed|unable) to refresh (?:[\w-]+ )?token\b"
-                      r"|\binvalid_(?:grant|client|rapt)\b|\bExpiredToken"),
+                      r"|reauth related error|\bExpiredTokenException: "),
     ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
                      r"|authentication_error|\bAuthenticationError: |failed to (?:authenticate|sign in|log in)"
                      r"|you are not authorized to use|access denied by \w+ policy"),
-    ("no credentials", r"No authentication information found|credentials not found|no credentials (?:found|configured)"
+    ("no credentials", r"No authentication information found|default credentials not found"
+                       r"|no credentials (?:found|configured)"
                        r"|could not load (?:the default )?credentials|unable to locate credentials"
                        r"|(?:set|setting|specify|missing) .{0,40}\b\w+_(?:API_KEY|TOKEN)\b"
                        r"|_(?:API_KEY|TOKEN) (?:is |was )?(?:not set|unset|missing)"),
@@ -1628,12 +1629,12 @@ VETOES: tuple[tuple[str, str], ...] = (
                 # Bedrock and xAI say it of their quota: "Too many tokens per day, please wait", "... for team"
                 r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team|processed)\b)"
                 r"|context_length_exceeded|ran out of room"),
-    ("unknown", r"max(?:imum)?(?: number of)?[ _]turns|disk quota"),
+    ("unknown", r"max(?:imum)?(?: number of)?[ _]turns|(?:disk|storage|memory|cpu) (?:usage )?(?:limit|quota)"),
     ("permission", r"suspicious activity|safeguards flagged|usage polic(?:y|ies)|safety (?:policy|mitigations)"),
 )
 # Every pattern of a table holds one of its words: in a long text only the lines around them are searched
-VETO_WORDS = ("limit", "capacity", "demand", "load", "traffic", "server-side", "context", "prompt", "input", "tokens",
-              "room", "turns", "disk", "suspicious", "polic", "safe")
+VETO_WORDS = ("limit", "quota", "capacity", "demand", "load", "traffic", "server-side", "context", "prompt", "input",
+              "tokens", "room", "turns", "suspicious", "polic", "safe")
 LIMIT_WORDS = ("limit", "cap", "allowance", "quota", "max", "messages", "requests", "credit", "usage", "exhausted",
                "monthly", "balance", "funds", "payment", "membership", "subscription", "trial", "budget", "many",
                "throttl", "429", "限", "额", "配")
