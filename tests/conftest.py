@@ -31,10 +31,14 @@ TIMEOUT_S = 60
 
 # === WHICH TESTS ARE FAST ================================================
 
+# These start no orch either, but repositories or hundreds of hostile texts take their time.
+THOROUGH = {"test_reset_times", "test_handoff", "test_snapshots", "test_verdict_shapes", "test_verdict_properties"}
+
+
 def pytest_collection_modifyitems(items):
-    """Mark as `fast` what does not touch the built program."""
+    """Mark as `fast` what does not touch the built program and is over in no time."""
     for item in items:
-        if not {"built", "orch", "fake"} & set(getattr(item, "fixturenames", ())):
+        if item.module.__name__ not in THOROUGH and not {"built", "orch", "fake"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.fast)
 
 
