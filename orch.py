@@ -4619,6 +4619,7 @@ def reason_of(err: Exception) -> str:
 
 HEAD_BYTES = 256 << 10                                     # kept of each stream
 TAIL_BYTES = {"stdout": 4 << 20, "stderr": 512 << 10}      # a byte may take eight as text and in JSON
+BLOCK_BYTES = 64 << 10
 MAX_LINE_BYTES = 8 << 20                                   # a longer line of a machine format is skipped
 DRAIN_S = 1.0                                              # a grandchild may hold the pipes: wait no longer than this
 
@@ -4629,7 +4630,7 @@ class Kept:
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes                       # of the tail
         self.head = bytearray()
-        self.tail: list[bytes] = []
+        self.tail: list[bytearray] = []                    # in blocks: single bytes would take fifty each
         self.tail_bytes = 0
         self.cut = False
 
@@ -4641,20 +4642,19 @@ class Kept:
             data = data[room:]
         if not data:
             return
-        self.tail.append(data)
+        if not self.tail or len(self.tail[-1]) >= BLOCK_BYTES:
+            self.tail.append(bytearray())
+        self.tail[-1] += data
         self.tail_bytes += len(data)
-        if self.tail_bytes > 2 * self.most_bytes:          # seldom, so that each byte is copied about once
-            self._shrink()
-
-    def _shrink(self) -> None:
-        joined = b"".join(self.tail)
-        self.tail, self.tail_bytes = [joined[-self.most_bytes:]], self.most_bytes
-        self.cut = True
+        while self.tail_bytes - len(self.tail[0]) >= self.most_bytes:
+            self.tail_bytes -= len(self.tail.pop(0))
+            self.cut = True
 
     def take(self) -> str:
         """What was kept, as text; it is kept no longer."""
         if self.tail_bytes > self.most_bytes:
-            self._shrink()
+            del self.tail[0][:self.tail_bytes - self.most_bytes]
+            self.cut = True
         gap = b"\n[...]\n" if self.cut else b""
         kept = b"".join([self.head, gap, *self.tail])
         self.head, self.tail, self.tail_bytes = bytearray(), [], 0
