@@ -3551,6 +3551,7 @@ FAR_AHEAD_S = 35 * 86400                                   # a limit that ends l
 COARSE_S = 60                                              # agents cut the seconds off a printed reset time
 STALE_RETRY_S = 60                                         # a reset that is already behind us: try again soon
 GUESS_MAX_S = 4 * 3600
+BELIEVED = 1 << 53                                         # an amount in the ledger beyond this is damage
 CREDITS_FIRST_S, CREDITS_MAX_S = 3600, 8 * 3600
 
 
@@ -3720,14 +3721,17 @@ def _add(total: dict[str, Any], record: dict[str, Any]) -> None:
     total["attempts"] += 1
     try:
         total[_OUTCOME_KEYS[record["outcome"]]] += 1
-        total["duration_ms"] += record["duration_ms"] or 0
-        cost_usd, usage = record["cost_usd"], record["usage"]
-        if cost_usd is not None:
+        duration_ms, cost_usd, usage = record["duration_ms"] or 0, record["cost_usd"], record["usage"]
+        if -BELIEVED < duration_ms < BELIEVED:
+            total["duration_ms"] += duration_ms
+        if cost_usd is not None and -BELIEVED < cost_usd < BELIEVED:
             total["cost_usd"] = (total["cost_usd"] or 0) + cost_usd
         if usage is not None:
-            total["input_tokens"] += usage["input_tokens"]
-            total["output_tokens"] += usage["output_tokens"]
-            total["cache_read_tokens"] += usage["cache_read_tokens"]
+            tokens = (usage["input_tokens"], usage["output_tokens"], usage["cache_read_tokens"])
+            if -BELIEVED < min(tokens) and max(tokens) < BELIEVED:
+                total["input_tokens"] += tokens[0]
+                total["output_tokens"] += tokens[1]
+                total["cache_read_tokens"] += tokens[2]
     except (KeyError, TypeError):                          # written by somebody else: what can be read counts
         pass
 
@@ -6583,6 +6587,7 @@ def default_signals() -> None:
 # said (`Given`) and the World, returns the exit status, and prints results on standard
 # output alone. Commands that only read write nothing and start nothing.
 
+STOPPED_WHY = ("timeout", "silent", "limit", "aborted")    # what `Ended.stopped` may say
 READINESS_S = 60                                           # how long the answer of a login check is believed
 
 
@@ -6927,8 +6932,9 @@ def read_readiness(world: World, agents: Sequence[Agent]) -> dict[str, bool | No
     path, now = home_path(world, "cache", "readiness.json"), world.now()
     try:
         cached = read_json(path)
-        fresh = {k: v["ok"] for k, v in cached.items() if 0 <= now - v["at"] < READINESS_S}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        fresh = {k: v["ok"] for k, v in cached.items()
+                 if v["ok"] in (True, False, None) and 0 <= now - v["at"] < READINESS_S}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         fresh = {}
     found: dict[str, bool | None] = {a.name: fresh[a.name] for a in agents if a.name in fresh}
 
@@ -7078,11 +7084,15 @@ def read_transcript(world: World, task: str) -> dict[str, Any]:
     path = os.path.join(folder, names[-1])
     try:
         record = read_json(path)
-        if all(isinstance(record[key], str) for key in ("stdout", "stderr", "prompt")) and "exit_code" in record:
-            return dict(record)
-        raise ValueError("not a kept attempt")
-    except (OSError, ValueError, TypeError, KeyError) as err:
+    except (OSError, ValueError) as err:
         raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
+    kept = record if isinstance(record, dict) else {}
+    texts = [kept.get(name) for name in ("at", "agent", "prompt", "stdout", "stderr")]
+    statuses = [kept.get("exit_code"), kept.get("signal")]
+    if not (all(isinstance(text, str) for text in texts) and kept.get("stopped") in (None, *STOPPED_WHY)
+            and all(status is None or (isinstance(status, int) and abs(status) < 1 << 31) for status in statuses)):
+        raise OrchError(f"{path}: not a kept attempt")
+    return {"exit_code": None, **kept}
 
 
 def _assumed_at(given: Given, world: World, record: Mapping[str, Any]) -> float:

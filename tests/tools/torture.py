@@ -34,7 +34,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
-import orch  # noqa: E402  (found by the line above)
+import fuzzing  # noqa: E402  (found by the line above)
+
+import orch  # noqa: E402
 
 STATUSES = frozenset(map(int, orch.Exit)) - {70}           # what a status may be when nothing is wrong with orch
 END_S = 60                                                 # longer than this is called hanging
@@ -508,3 +510,73 @@ def flood(arena: Arena, name: str, size: int) -> Figures:
     answer = json.loads((arena.base / "out").read_bytes())["answer"]
     assert answer == "42" or DONE not in body, f"{name}: {answer!r:.100}"
     return {"flood": name, "peak MB": round(peak / (1 << 20), 1), "seconds": round(time.monotonic() - begun, 1)}
+
+
+# === DAMAGED HOMES =======================================================
+
+def fuzz_home(arena: Arena, seed: int, count: int, end_at: float = float("inf")) -> Figures:
+    """Give each command a home whose files are damaged; it ends with a documented status and without a traceback."""
+    done = 0
+    while done < count and time.monotonic() < end_at:
+        batch = range(done, min(done + 100, count))        # a process for so many: main leaves its pipe open
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_fuzz_batch(arena, seed, batch))
+        assert wait_for(pid) == 0, (arena.base / "finding").read_text()
+        done = batch.stop
+    return {"parser": "commands on damaged homes", "inputs": done}
+
+
+def _fuzz_batch(arena: Arena, seed: int, numbers: range) -> int:
+    found = "the process ended"
+    try:
+        enter(arena)
+        for number in numbers:
+            rng = random.Random(f"{seed} home {number}")
+            damage_home(arena, rng)
+            argv = [part if part != "2026" else rng.choice(("2026", "..", "x")) for part in rng.choice(READERS)]
+            for path in (arena.base / "out", arena.base / "err"):
+                os.truncate(path, 0)
+            found = f"seed {seed}, number {number}: orch {argv}"
+            code = orch.main(argv)
+            err = (arena.base / "err").read_text("utf-8", "replace")
+            if code not in STATUSES or "Traceback" in err:
+                found += f" ended with {code}: {err}"
+                return 1
+        return 0
+    except BaseException:
+        found += f": {traceback.format_exc()}"
+        return 1
+    finally:
+        (arena.base / "finding").write_text(found)
+
+
+def enter(arena: Arena) -> None:
+    """Make this process one that was started in the arena, its outputs in files."""
+    for fd, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(arena.base / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600), fd)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(arena.work)
+    os.environ.clear()
+    os.environ.update(arena.env)
+
+
+def damage_home(arena: Arena, rng: random.Random) -> None:
+    """Write a home anew in which some files are damaged."""
+    shutil.rmtree(arena.home, ignore_errors=True)
+    samples: Mapping[str, Any] = {
+        "state.json": fuzzing.STATE, "usage.jsonl": fuzzing.RECORD, "config.json": fuzzing.CONFIG,
+        "cache/running/20260101T000000-00000000.1.json": {**fuzzing.NOTE, "boot": orch.boot_id()},
+        "cache/attempts/20260101T000000-00000000.1.json": fuzzing.KEPT,
+        "cache/readiness.json": {"claude": {"ok": True, "at": time.time()}}}
+    today, tomorrow = (time.strftime("%Y-%m-%d", time.gmtime(time.time() + more_s)) for more_s in (0, 2 * 86400))
+    for name, sample in samples.items():
+        path = arena.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sound = name == "config.json" or rng.random() < 0.4
+        text = json.dumps(sample) if sound else fuzzing.damaged_json(rng, sample)
+        text = text.replace("2026-11-30", today).replace("2026-12-02", tomorrow)
+        data = (text + "\n").encode("utf-8", "surrogatepass")
+        path.write_bytes(data if sound or rng.random() < 0.7 else fuzzing.damaged_bytes(rng, data))
+    if rng.random() < 0.5:
+        (arena.home / "config.json").unlink()
