@@ -3728,7 +3728,7 @@ def _add(total: dict[str, Any], record: dict[str, Any]) -> None:
             total["cost_usd"] = (total["cost_usd"] or 0) + cost_usd
         if usage is not None:
             tokens = (usage["input_tokens"], usage["output_tokens"], usage["cache_read_tokens"])
-            if -BELIEVED < min(tokens) and max(tokens) < BELIEVED:
+            if min(tokens) > -BELIEVED and max(tokens) < BELIEVED:
                 total["input_tokens"] += tokens[0]
                 total["output_tokens"] += tokens[1]
                 total["cache_read_tokens"] += tokens[2]
@@ -7091,7 +7091,7 @@ def read_transcript(world: World, task: str) -> dict[str, Any]:
     statuses = [kept.get("exit_code"), kept.get("signal")]
     if not (all(isinstance(text, str) for text in texts) and kept.get("stopped") in (None, *STOPPED_WHY)
             and all(status is None or (isinstance(status, int) and abs(status) < 1 << 31) for status in statuses)):
-        raise OrchError(f"{path}: not a kept attempt")
+        raise OrchError(f"{path}: cannot be read: not a kept attempt")
     return {"exit_code": None, **kept}
 
 
