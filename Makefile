@@ -4,6 +4,7 @@ PYTHON  ?= python3
 VENV    ?= .venv
 PREFIX  ?= /usr/local
 DESTDIR ?=
+LENGTH  ?= 600
 
 # A tool is taken from $(PYTHON) where it is importable, else from $(VENV), which is made for it.
 with = $$($(PYTHON) -c 'import $(1)' 2>/dev/null && echo '$(PYTHON)' || echo '$(VENV)/bin/python')
@@ -12,7 +13,7 @@ TESTED = orch.py tests
 TYPED  = orch.py tests/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-real fast lint bench install uninstall clean distclean
+.PHONY: help build test test-real fast lint bench torture install uninstall clean distclean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +37,9 @@ lint: lint-ready  ## check style and types with ruff and mypy
 
 bench: build  ## measure what orch costs, beside what nobody can go below
 	$(PYTHON) tests/tools/bench.py dist/orch
+
+torture: build  ## try to break it for LENGTH seconds (600); SEED=N repeats a run
+	$(PYTHON) tests/tools/torture.py dist/orch --seconds $(LENGTH) $(if $(SEED),--seed $(SEED))
 
 install: build  ## copy the program to $(DESTDIR)$(PREFIX)/bin
 	mkdir -p '$(DESTDIR)$(PREFIX)/bin'

@@ -4484,9 +4484,15 @@ def open_ledger(world: World) -> BinaryIO:
 
 
 def ledger_lines(file: BinaryIO) -> Iterator[str]:
-    """The lines from here on; of one that is too long to be a record only the beginning."""
+    """The lines from here on; of one that is too long to be a record only the beginning.
+
+    A last line without an end that is no record is still being written, or is completed by the next append.
+    """
     for line in iter(lambda: file.readline(MAX_RECORD_BYTES), b""):
-        yield line.decode("utf-8", "replace")
+        text = line.decode("utf-8", "replace")
+        if not line.endswith(b"\n") and len(line) < MAX_RECORD_BYTES and next(parse_ledger([text])) is None:
+            return
+        yield text
         while len(line) == MAX_RECORD_BYTES and not line.endswith(b"\n"):
             line = file.readline(MAX_RECORD_BYTES)  # noqa: PLW2901  (its rest is passed over)
 

@@ -33,7 +33,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)    # the earliest time that a zip can hold
 HEADER = """\
 #!/bin/sh
 command -v python3 >/dev/null || { echo "orch: python3 (3.9 or newer) is not in PATH" >&2; exit 2; }
-exec python3 -IS -c 'import sys; del sys.argv[0]; f = open(sys.argv[0], "rb"); f.seek(%10d); code = f.read(%5d); f.close(); exec(code)' "$0" "$@"
+exec python3 -IS -c 'import sys, _signal as s; s.getsignal(2) is s.default_int_handler and s.signal(2, s.SIG_DFL); del sys.argv[0]; f = open(sys.argv[0], "rb"); f.seek(%10d); code = f.read(%5d); f.close(); exec(code)' "$0" "$@"
 """
 
 # Must parse under any Python, 2 included, to say in one sentence why it cannot run there.

@@ -14,6 +14,7 @@ returns figures and raises AssertionError, the seed in its text, where a promise
 """
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import fcntl
@@ -24,6 +25,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -580,3 +582,212 @@ def damage_home(arena: Arena, rng: random.Random) -> None:
         path.write_bytes(data if sound or rng.random() < 0.7 else fuzzing.damaged_bytes(rng, data))
     if rng.random() < 0.5:
         (arena.home / "config.json").unlink()
+
+
+# === CROWDS ==============================================================
+
+def crowd(arena: Arena, seed: int, count: int) -> Figures:
+    """Start `count` processes of every kind on one home at once: nothing is lost, doubled, torn or left behind."""
+    rng = random.Random(seed)
+    kinds = [["claude=ok", "--json"], ["claude=fail codex=ok", "--json"], ["-a", "codex", "codex=ok", "--json"], ["claude=slow", "--json"],
+             ["cooldown", "set", "opencode", "1h"], ["cooldown", "clear", "--all"], ["usage", "--json"], ["status", "--json"],
+             ["jobs", "--json"], ["cooldown", "list", "--json"]]
+    arena.home.mkdir(mode=0o700, exist_ok=True)
+    old = {**fuzzing.RECORD, "at": "2020-01-01T00:00:00Z", "task_id": "ancient"}
+    (arena.home / "usage.jsonl").write_text((json.dumps(old) + "\n") * 20)    # there is something to trim
+    slowest = 0.0
+    started = [(argv, time.monotonic(), arena.start(*argv)) for argv in [kinds[0], *(rng.choice(kinds) for _ in range(count - 1))]]
+    tasks = []
+    for argv, began, process in started:
+        told = f"seed {seed}, orch {argv}"
+        out, err = process.communicate(timeout=END_S * 2)
+        slowest = max(slowest, time.monotonic() - began)
+        assert process.returncode == 0 and b"Traceback" not in err, f"{told}: {process.returncode} {err.decode()}"
+        assert b"locked by" not in err and b"corrupt" not in err, f"{told}: {err.decode()}"
+        value = json.loads(out or b"null")
+        if "--json" in argv and "=" in "".join(argv[:3]):
+            tasks.append(value["task_id"])
+        if argv[0] == "usage":
+            assert value["corrupt_lines"] == 0, f"{told}: a reader saw half a line"
+    lines = Counter(json.loads(line)["task_id"] for line in (arena.home / "usage.jsonl").read_text().splitlines())
+    lines.pop("ancient", None)
+    called = Counter(call.partition(".")[0] for call in arena.calls())
+    assert lines == called and set(called) == set(tasks), f"seed {seed}: lines {lines}, calls {called}, tasks {tasks}"
+    jobs = [job["id"] for job in orch.parse_state((arena.home / "state.json").read_text())["jobs"]]
+    wanted = min(len(tasks), orch.KEEP_JOBS)
+    assert len(jobs) == len(set(jobs)) == wanted and set(jobs) <= set(tasks), f"seed {seed}: jobs {jobs}"
+    assert os.listdir(arena.home / "cache" / "running") == [], f"seed {seed}: notes stay"
+    assert [name for name in os.listdir(arena.home) if name.endswith(".new") or "corrupt" in name] == [], f"seed {seed}"
+    return {"processes at once": count, "runs": len(tasks), "attempts": sum(lines.values()), "slowest s": round(slowest, 1)}
+
+
+def hammer(arena: Arena, processes: int, rounds: int) -> Figures:
+    """Many processes that do nothing but write, beside two that do nothing but read: the longest wait for a lock."""
+    arena.home.mkdir(mode=0o700, exist_ok=True)
+    stop = orch.Stop()
+    world = orch.make_world(arena.env, str(arena.work), stop)
+    writers, readers = [], []
+    for number in range(processes):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_write_on(arena, world, number, rounds))
+        writers.append(pid)
+    for number in range(2):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_read_on(arena, world, number))
+        readers.append(pid)
+    failed = [pid for pid in writers if wait_for(pid) != 0]
+    for pid in readers:
+        os.kill(pid, signal.SIGTERM)
+    failed += [pid for pid in readers if wait_for(pid) not in (0, -signal.SIGTERM)]
+    stop.close()
+    assert not failed, "\n".join(path.read_text() for path in arena.base.glob("hammer-*") if "Error" in path.read_text())
+    waits = [float(path.read_text()) for path in arena.base.glob("hammer-*")]
+    written = [json.loads(line)["task_id"] for line in (arena.home / "usage.jsonl").read_text().splitlines()]
+    assert sorted(written) == sorted(f"{number}.{one}" for number in range(processes) for one in range(rounds)), "lines lost or doubled"
+    counts = orch.parse_state((arena.home / "state.json").read_text())["limit_counts"]
+    assert sum(counts.values()) == processes * rounds, f"changes of the state lost: {counts}"
+    return {"writers": processes, "writes": 2 * len(written), "worst wait ms": round(max(waits) * 1000), "of allowed ms": orch.LOCK_WAIT_S * 1000}
+
+
+def _write_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
+    told, worst = arena.base / f"hammer-{number}", 0.0
+
+    def change(state: dict[str, Any]) -> dict[str, Any]:
+        counts = state["limit_counts"]
+        key = str(number * rounds // 90 + rng.randrange(100))
+        while counts.get(key, 0) >= 98:  # a state file takes no larger count
+            key = str(int(key) + 100)
+        return {**state, "limit_counts": {**counts, key: counts.get(key, 0) + 1}}
+    rng = random.Random(number)
+    try:
+        for one in range(rounds):
+            begun = time.monotonic()
+            orch.append_ledger(world, {"at": orch.render_time(time.time()), "task_id": f"{number}.{one}", "pad": "x" * rng.randrange(9000)})
+            between = time.monotonic()
+            warning = orch.update_state(world, change)
+            assert warning is None, warning
+            worst = max(worst, between - begun, time.monotonic() - between)
+        told.write_text(str(worst))
+        return 0
+    except BaseException:
+        told.write_text(traceback.format_exc())
+        return 1
+
+
+def _read_on(arena: Arena, world: orch.World, number: int) -> int:
+    """Read until TERM comes: never half a file, never half a line, never less than before."""
+    seen = 0
+    try:
+        while True:
+            _, warning = orch.read_state(world)
+            assert warning is None, warning
+            records = list(orch.read_ledger(world))
+            assert None not in records, "half a line"
+            assert len(records) >= seen, "less than before"
+            seen = len(records)
+    except BaseException:
+        (arena.base / f"hammer-reader-{number}").write_text(traceback.format_exc())
+        return 1
+
+
+# === THE RUN =============================================================
+# Every attack in turn, each with its share of the time; a table of figures at the end.
+
+@contextlib.contextmanager
+def arena_for(program: Path, *, repo: bool = True) -> Iterator[Arena]:
+    """An arena in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+        one = Arena(Path(folder) / "arena", program, repo=repo)
+        try:
+            yield one
+        finally:
+            one.close()
+
+
+def kills(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
+    """KILL at random moments, then at every call."""
+    with arena_for(program) as arena, load(os.cpu_count() or 2):
+        yield kill_runs(arena, seed, 10 ** 6, end_at)
+    for play in PLAYS[:3]:
+        for act in (die, die_half_way):
+            with arena_for(program) as arena:
+                yield {"play": play, "how": act.__name__, **kill_calls(arena, play, act)}
+
+
+def errors(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
+    """Errors from every call, odd files in every place."""
+    for play in PLAYS[:3]:
+        if time.monotonic() < end_at:
+            with arena_for(program, repo=False) as arena:
+                yield {"play": play, **fail_all_calls(arena, play, step=1 + (time.monotonic() > end_at))}
+    with arena_for(program, repo=False) as arena:
+        count = sum(odd_file(arena, kind, place) for kind in KINDS for place in PLACES if time.monotonic() < end_at)
+        yield {"kinds": len(KINDS), "places": len(PLACES), "commands run": count}
+
+
+def crowds(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
+    """Crowds until the time is up, then the hammer."""
+    number = 0
+    while number < 1 or time.monotonic() < end_at:
+        with arena_for(program) as arena:
+            figures = crowd(arena, seed + number, 64)
+        number += 1
+    yield {"crowds": number, **figures}
+    with arena_for(program) as arena:
+        yield hammer(arena, 64, 20)
+
+
+def floods(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
+    """Every flood: a gigabyte where there is time for it."""
+    for name in FLOODS:
+        with arena_for(program, repo=False) as arena:
+            yield flood(arena, name, (1 << 30) if time.monotonic() < end_at else (100 << 20))
+
+
+FUZZED = 100_000
+
+
+def damage(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
+    """At least 100,000 inputs, in equal parts, and damaged homes for a while."""
+    each = -(-FUZZED // len(fuzzing.TARGETS))
+    for name in fuzzing.TARGETS:
+        yield fuzzing.fuzz(name, seed, each)
+    with arena_for(program, repo=False) as arena:
+        yield fuzz_home(arena, seed, 10 ** 6, max(end_at, time.monotonic() + 5))
+
+
+# attack -> its share of the time
+ATTACKS: Mapping[Callable[[Path, int, float], Iterator[Figures]], float] = {
+    kills: 0.35, errors: 0.15, crowds: 0.15, floods: 0.15, damage: 0.2}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Attack for about as long as asked, and print what came of it."""
+    parser = argparse.ArgumentParser(description="Try to break orch.", allow_abbrev=False)
+    parser.add_argument("program", nargs="?", default="dist/orch", help="the built program (default: dist/orch)")
+    parser.add_argument("--seconds", type=float, default=600, help="about how long (default: 600); some attacks need their minimum")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10 ** 6, help="repeat a run (default: by the clock)")
+    parser.add_argument("--only", choices=[attack.__name__ for attack in ATTACKS], help="one kind of attack")
+    given = parser.parse_args(argv)
+    print(f"seed {given.seed}, {given.seconds:.0f} s, Python {sys.version.split()[0]}, {os.cpu_count()} cores", flush=True)
+    failed = 0
+    chosen = [attack for attack in ATTACKS if given.only in (None, attack.__name__)]
+    for attack in chosen:
+        begun = time.monotonic()
+        share = given.seconds * (1 if given.only else ATTACKS[attack])
+        print(f"\n{attack.__name__}: {attack.__doc__}", flush=True)
+        try:
+            for figures in attack(Path(given.program).resolve(), given.seed, begun + share):
+                print("  " + ", ".join(f"{name}: {figure}" for name, figure in figures.items()), flush=True)
+        except AssertionError as err:
+            failed += 1
+            print(f"  BROKEN: {err}", flush=True)
+        print(f"  ({time.monotonic() - begun:.0f} s)", flush=True)
+    print(f"\nseed {given.seed}: {failed or 'nothing'} broken")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
