@@ -5318,7 +5318,7 @@ def _copy_index(repo: Repo, git: _Private) -> None:
 
 
 def _read(path: str | bytes) -> bytes:
-    with open(path, "rb") as file:
+    with open(open_file(os.fsdecode(path)), "rb") as file:
         return file.read()
 
 
