@@ -50,7 +50,9 @@ import _signal
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
+import gc
 import marshal
+import posix
 from _frozen_importlib_external import MAGIC_NUMBER
 
 ARCHIVE = sys.argv[0]
@@ -67,6 +69,15 @@ class Source:
         return zipimport.zipimporter(ARCHIVE).get_source(name)
 
 
+def tell_version():
+    """Answer `--version` without loading the program; what cannot be written is left to the program to tell."""
+    try:
+        if sys.argv[1:] in (["--version"], ["-V"]) and posix.write(1, b"orch %(version)s\\n"):
+            posix._exit(0)
+    except OSError:
+        pass
+
+
 def load():
     offset, size = CODE_AT[MAGIC_NUMBER]
     with open(ARCHIVE, "rb") as archive:
@@ -80,12 +91,15 @@ def load():
     return module
 
 
+tell_version()
+gc.disable()  # what is loaded stays
 if MAGIC_NUMBER in CODE_AT:
     orch = load()
 else:
     sys.path.insert(0, ARCHIVE)
     import orch
-sys.exit(orch.main())
+gc.enable()
+orch.end(orch.main())
 '''
 
 # Run by each Python: its version, or its compiled code. `dfile` keeps this machine's paths out.
@@ -93,7 +107,7 @@ PROBE = "import sys; print(sys.implementation.cache_tag, *sys.version_info[:3])"
 COMPILE = """
 import py_compile, sys
 py_compile.compile(sys.argv[1], sys.argv[2], "orch.py", doraise=True,
-                   invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+                   optimize=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 """
 PYC_HEADER_BYTES = 16
 
@@ -123,9 +137,17 @@ def assemble(source: bytes, codes: dict[str, bytes]) -> bytes:
         spots = {pyc[:4]: add(zip_file, f"{tag}/orch.pyc", pyc) for tag, pyc in codes.items()}
         table = "".join(f"    {magic!r}: ({offset + PYC_HEADER_BYTES}, {size - PYC_HEADER_BYTES}),\n"
                         for magic, (offset, size) in spots.items())
-        main_spot = add(zip_file, "__main__.py", (MAIN % {"table": table}).encode())
+        main_spot = add(zip_file, "__main__.py", (MAIN % {"table": table, "version": version_of(source)}).encode())
     header = (HEADER % main_spot).encode()
     return header + archive.getvalue()[len(header):]
+
+
+def version_of(source: bytes) -> str:
+    """The version that orch.py states."""
+    found = re.search(rb'^__version__ = "([0-9A-Za-z.+-]+)"$', source, re.MULTILINE)
+    if found is None:
+        raise SystemExit("build.py: the source has no __version__")
+    return found[1].decode()
 
 
 def add(zip_file: zipfile.ZipFile, name: str, data: bytes) -> tuple[int, int]:
