@@ -2159,6 +2159,7 @@ def _exported(node: Any) -> Any:
     return out
 
 
+MOST_S = 3650 * 86400                                      # ten years: more is a slip, and overflows the clock
 _DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -2169,8 +2170,8 @@ def parse_duration(given: float | str) -> float:
     (5400.0, 90.0, 0.0)
     """
     text = str(given).strip()
-    if type(given) is int and given >= 0:                  # most defaults: no pattern to compile at start-up
-        return _sane_s(float(given), text)
+    if type(given) is int and 0 <= given <= MOST_S:        # most defaults: no pattern to compile at start-up
+        return float(given)
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw])", text)
     if isinstance(given, bool) or (parts and "".join(n + u for n, u in parts) != text):
         parts = []
@@ -2182,7 +2183,7 @@ def parse_duration(given: float | str) -> float:
 
 
 def _sane_s(seconds: float, text: str) -> float:
-    if seconds > 3650 * 86400:                             # ten years: more is a slip, and overflows the clock
+    if seconds > MOST_S:
         raise ValueError(f"expected a duration of at most 10 years, not {_shown(text)}")
     return seconds
 
@@ -4036,12 +4037,22 @@ def run_captured(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], timeo
 
     Raises OSError when it cannot start.
     """
+    return captured(start_helper(argv, cwd=cwd, env=env, stdin=stdin is not None), timeout_s, stdin)
+
+
+def start_helper(argv: Sequence[str], *, cwd: str, env: Mapping[str, str],
+                 stdin: bool = False) -> subprocess.Popen[bytes]:
+    """Start a short-lived program, for `captured`; raises OSError."""
     import errno
-    import subprocess
     program = find_program(argv[0], env)
     if program is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-    process = spawn(argv, cwd=cwd, env=env, program=program, stdin=stdin is not None)
+    return spawn(argv, cwd=cwd, env=env, program=program, stdin=stdin)
+
+
+def captured(process: subprocess.Popen[bytes], timeout_s: float, stdin: bytes | None = None) -> Captured:
+    """What a started program prints until its end or its time limit."""
+    import subprocess
     try:
         out, err_text = process.communicate(stdin, timeout=max(timeout_s, 0.001))
     except subprocess.TimeoutExpired:
@@ -5110,6 +5121,7 @@ class Repo:
     sparse: str
     head: str | None                  # commit; None: there is none yet
     branch: str | None                # short name; None: detached
+    settings: Mapping[str, bytes | None]    # the whole configuration; None: a key without a value
 
 
 @value
@@ -5126,15 +5138,22 @@ def run_git(
     args: Sequence[str], cwd: str, *, env: Mapping[str, str], deadline_at: float, stdin: bytes | None = None
 ) -> Captured:
     """Run git; `deadline_at` is a reading of time.monotonic. GitError where it is missing or too slow."""
-    left_s = deadline_at - time.monotonic()
-    if left_s <= 0:
+    if deadline_at <= time.monotonic():
         raise GitError("git took too long")
+    return _finish_git(_start_git(args, cwd, env, stdin is not None), deadline_at, stdin)
+
+
+def _start_git(args: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bool = False) -> subprocess.Popen[bytes]:
     try:
-        done = run_captured(("git", "--no-pager", *args), cwd=cwd, env=env, timeout_s=left_s, stdin=stdin)
+        return start_helper(("git", "--no-pager", *args), cwd=cwd, env=env, stdin=stdin)
     except FileNotFoundError as missing:
         raise GitError("git is not installed" if os.path.isdir(cwd) else f"{cwd} is gone") from missing
     except OSError as failed:
         raise GitError(f"git cannot be started: {failed.strerror}") from failed
+
+
+def _finish_git(process: subprocess.Popen[bytes], deadline_at: float, stdin: bytes | None = None) -> Captured:
+    done = captured(process, deadline_at - time.monotonic(), stdin)
     if done.code is None:
         raise GitError("git took too long")
     return done
@@ -5146,7 +5165,12 @@ def find_repo(cwd: str, *, env: Mapping[str, str], deadline_at: float) -> Repo:
     options = [part for path in asked for part in ("--git-path", path)]
     args = ("rev-parse", "--show-toplevel", "--absolute-git-dir", *options, "--revs-only", "HEAD",
             "--symbolic-full-name", "HEAD")
-    done = run_git(args, cwd, env=clean_git_env(env), deadline_at=deadline_at)
+    clean = clean_git_env(env)
+    listing = _start_git(("config", "-z", "--list"), cwd, clean)    # the two take half the time side by side
+    try:
+        done = run_git(args, cwd, env=clean, deadline_at=deadline_at)
+    finally:
+        settings = dict(_pairs(_finish_git(listing, deadline_at).out))
     lines = [os.fsdecode(line) for line in done.out.split(b"\n")[:-1]]
     born = len(lines) == 9 and re.fullmatch("[0-9a-f]{40,64}", lines[7])
     if done.code or not (born or len(lines) == 7):  # more lines: a line break in a path
@@ -5155,7 +5179,7 @@ def find_repo(cwd: str, *, env: Mapping[str, str], deadline_at: float) -> Repo:
     ref = lines[8] if born else _unborn_ref(paths[1])
     branch = ref[len("refs/heads/"):] if ref.startswith("refs/heads/") else None
     top, git_dir, index, objects, exclude, attributes, sparse = paths
-    return Repo(top, git_dir, index, objects, exclude, attributes, sparse, lines[7] if born else None, branch)
+    return Repo(top, git_dir, index, objects, exclude, attributes, sparse, lines[7] if born else None, branch, settings)
 
 
 def _why_no_repo(error: str) -> str:
@@ -5192,7 +5216,7 @@ def take_snapshot(
     """
     try:
         if before is None:
-            _make_private_dir(repo, store, env, deadline_at)
+            _make_private_dir(repo, store, env)
         index = os.path.join(store, "git", "index-after" if before else "index-before")
         git = _Private(repo.top, private_git_env(store, repo.top, index, env), deadline_at)
         _copy_index(repo, git)
@@ -5241,14 +5265,12 @@ def private_git_env(store: str, top: str, index: str, env: Mapping[str, str]) ->
             "GIT_DIR": git_dir, "GIT_WORK_TREE": top, "GIT_INDEX_FILE": index, "GIT_LITERAL_PATHSPECS": "1"}
 
 
-def _make_private_dir(repo: Repo, store: str, env: Mapping[str, str], deadline_at: float) -> None:
+def _make_private_dir(repo: Repo, store: str, env: Mapping[str, str]) -> None:
     git_dir = os.path.join(store, "git")
     for name in ("objects/info", "new/pack", "refs", "info"):
         os.makedirs(os.path.join(git_dir, name))
-    done = run_git(("config", "-z", "--list"), repo.top, env=clean_git_env(env), deadline_at=deadline_at)
-    settings = dict(_pairs(done.out))
     _write(git_dir, "HEAD", b"ref: refs/heads/none\n")
-    _write(git_dir, "config", _private_config(settings, env))
+    _write(git_dir, "config", _private_config(repo.settings, env))
     alternates = _alternate(os.path.join(git_dir, "new")) + _alternate(repo.objects)
     _write(git_dir, "objects/info/alternates", alternates)
     for path in (repo.exclude, repo.attributes, repo.sparse):
@@ -7556,11 +7578,5 @@ def end_by_signal(code: int) -> int:
     return int(code)
 
 
-def end(code: int) -> NoReturn:
-    """End at once: no thread is left and nothing is buffered, and to take the interpreter apart costs as much as a
-    tenth of a run."""
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    end(main())
+    sys.exit(main())

@@ -140,8 +140,21 @@ def test_a_traceback_shows_the_source(stub, path):
     assert "ValueError: here is the line" in done.stderr
 
 
+def test_the_version_is_told_without_loading_the_program(stub, path):
+    for flag in ("--version", "-V"):
+        assert start(stub, flag, path=path).stdout == "orch 0\n"
+    assert "FROM SOURCE" in start(stub, "--version", "x", path=path).stdout
+
+
+def test_a_version_that_cannot_be_written_is_told(built, path):
+    for where in ("/dev/full", "&-"):
+        done = start("sh", "-c", f"'{built}' --version >{where}", path=path)
+        assert done.returncode == 1
+        assert "standard output" in done.stderr
+
+
 def test_a_bug_inside_the_program_shows_its_lines(path, tmp_path):
-    source = "import traceback\ndef main():\n    try:\n        1 / 0  # the line\n    except ZeroDivisionError:\n        traceback.print_exc()\n    return 70\n"
+    source = "import traceback\n__version__ = \"0\"\ndef main():\n    try:\n        1 / 0  # the line\n    except ZeroDivisionError:\n        traceback.print_exc()\n    return 70\n"
     (tmp_path / "orch.py").write_text(source)
     code = build.compile_with(sys.executable, tmp_path / "orch.py")
     build.write_executable(tmp_path / "orch", build.assemble(source.encode(), {sys.implementation.cache_tag: code}))

@@ -977,13 +977,13 @@ def test_an_ordinary_first_snapshot_takes_few_processes(box, monkeypatch):
     box.write("a")
     box.commit()
     calls = []
-    real = g.run_captured
-    monkeypatch.setattr(g, "run_captured", lambda argv, **how: calls.append(argv[2]) or real(argv, **how))
+    real = g.start_helper
+    monkeypatch.setattr(g, "start_helper", lambda argv, **how: calls.append(argv[2]) or real(argv, **how))
     box.snap()
-    assert calls == ["rev-parse", "config", "ls-files"]
+    assert calls == ["config", "rev-parse", "ls-files"]
     box.before, calls[:] = None, []
     box.store += "2"
     os.mkdir(box.store)
     box.write("b")
     box.snap()
-    assert calls == ["rev-parse", "config", "ls-files", "update-index"]
+    assert calls == ["config", "rev-parse", "ls-files", "update-index"]

@@ -116,7 +116,7 @@ def repository(bench: Bench, files: int, untracked_bytes: int) -> Path:
         path = top / f"d{number // 100}" / f"f{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"line {number}\n" * 5)
-    who = ["-c", "user.name=b", "-c", "user.email=b@example.org"]
+    who = ["-c", "user.name=b", "-c", "user.email=b@example.org", "-c", "gc.auto=0"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "x"], ["gc", "-q"], ["status"]):
         bench.run(["git", *words], top)
     for number in range(-(-untracked_bytes // (8 << 20))):
