@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure what orch costs: `bench.py [PROGRAM] [--rounds N] [--only WORD] [--json FILE]`.
+"""Measure what orch costs: `bench.py [PROGRAM] [--rounds N] [--only WORD] [--json FILE] [--table]`.
 
 Every figure is a median of runs taken in turn, so that a busy machine hits all alike, and is put in
 relation to what nobody can go below: F, a bare interpreter; M, an interpreter that imports the four
@@ -251,6 +251,16 @@ def concurrent(bench: Bench) -> None:
     bench.row("64 runs at once on one home", got["shared"] * 1000, "ms", got["shared"] / got["apart"], "a home each", 1.5)
 
 
+def markdown(rows: Sequence[dict[str, object]]) -> Iterator[str]:
+    """The table of the README: what has a ratio."""
+    yield "| | measured | in relation | target |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        if row["ratio"] is not None:
+            target = "" if row["target"] is None else f"{row['target']:g}" + ("" if row["held"] else ", missed")
+            yield f"| {row['name']} | {row['figure']:.1f} {row['unit']} | {row['ratio']:.2f} × {row['of']} | {target} |"
+
+
 PARTS = {"start": start_up, "ledger": ledger, "throughput": throughput, "concurrent": concurrent, "snapshots": snapshots}
 
 
@@ -261,6 +271,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--table", action="store_true", help="end with the table for the README")
     given = parser.parse_args()
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, medians of {given.rounds} where not said otherwise\n")
     with tempfile.TemporaryDirectory() as folder:
@@ -269,6 +280,8 @@ def main() -> int:
             if given.only in (None, name):
                 (bench.folder / ".orch").mkdir(exist_ok=True)
                 part(bench)
+    if given.table:
+        print("\n" + "\n".join(markdown(bench.rows)))
     if given.json:
         Path(given.json).write_text(json.dumps({"python": platform.python_version(), "figures": bench.rows}, indent=1) + "\n")
     return 0
