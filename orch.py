@@ -680,6 +680,7 @@ class Draft:
         self.error: str | None = None
         self.fields: dict[str, Any] = {}             # of Report, as the events state them
         self.usage: dict[str, int] = {}              # of Usage
+        self.spent: dict[str, int] = {}              # tokens by message, where the usage comes only at the end
         self.warnings: list[str] = []
         self.unkept_warnings = 0
 
@@ -709,6 +710,16 @@ class Draft:
         """Add tokens to the usage."""
         for name, tokens in zip(_USAGE_FIELDS, (input_tokens, output_tokens, cache_read_tokens)):
             self.usage[name] = self.usage.get(name, 0) + tokens
+
+    def spend(self, message: str, tokens: int) -> None:
+        """Note what one message has taken so far."""
+        if len(self.spent) >= 50:
+            self.spent = {"": sum(self.spent.values())}
+        self.spent[message] = tokens
+
+    def tokens_so_far(self) -> int:
+        """Billable tokens, for the live line: a lower bound while the agent is at work."""
+        return sum(self.usage.get(name, 0) for name in _USAGE_FIELDS[:2]) or sum(self.spent.values())
 
     def fail(self, error: str, status: object = None, error_type: object = None) -> None:
         """Note an error that ends the run unless the agent recovers."""
@@ -944,6 +955,9 @@ def _claude_assistant(draft: Draft, event: dict[str, Any]) -> str | None:
     """A message of the model, or a made-up one that holds the CLI's error; a subagent's is not the answer."""
     message, own = _dict(event.get("message")), not event.get("parent_tool_use_id")
     error_type = _text(event.get("error"))[:100]
+    used = _dict(message.get("usage"))
+    draft.spend(_text(message.get("id")), sum(_count(used.get(name)) for name in (
+        "input_tokens", "cache_creation_input_tokens", "output_tokens")))
     shown = None
     for block in map(_dict, _list(message.get("content"))):
         if block.get("type") == "tool_use":
@@ -3869,13 +3883,63 @@ def render_ago(then: float | None, now: float) -> str:
     return "?" if then is None else " ".join(render_span(now - then).split(" ")[:2]) + " ago"
 
 
-def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> str:
-    """Aligned columns; the columns numbered in `right` are aligned to the right."""
+@value
+class Look:
+    """How text for people is to be laid out: the columns of a terminal (None: no terminal), and with colours or not."""
+    columns: int | None = None
+    colour: bool = False
+
+
+PLAIN = Look()
+NARROWEST = 6                                              # columns that a cell keeps in a narrow window
+COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
+           "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
+
+
+def columns_of(text: str) -> int:
+    """The columns that a terminal gives to a line of printable text: two for a wide character, none for a mark.
+
+    >>> columns_of("abc"), columns_of("日本"), columns_of("e\u0301")
+    (3, 4, 1)
+    """
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+    return sum(0 if category(c) in ("Mn", "Me", "Cf") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def cut_to(text: str, columns: int) -> str:
+    """The text, or its beginning and an ellipsis, in so many columns of a terminal.
+
+    >>> cut_to("日本語", 6), cut_to("日本語", 5)
+    ('日本語', '日本…')
+    """
+    if columns_of(text) <= columns:
+        return text
+    while text and columns_of(text) >= columns:
+        text = text[:-1]
+    return text + "…" if columns > 0 else ""
+
+
+def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = (),
+                 look: Look = PLAIN) -> str:
+    """Aligned columns, those numbered in `right` to the right; in a narrow window the widest ones give way."""
     cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [head, *rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths)))
-             for row in cells]
-    return "".join(line.rstrip() + "\n" for line in lines)
+    widths = [max(columns_of(row[i]) for row in cells) for i in range(len(head))]
+    while look.columns and sum(widths) + 2 * len(widths) - 2 > look.columns and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return "".join(_table_line(row, widths, right, look if number else PLAIN) for number, row in enumerate(cells))
+
+
+def _table_line(row: Sequence[str], widths: Sequence[int], right: Sequence[int], look: Look) -> str:
+    parts = []
+    for number, (cell, width) in enumerate(zip(row, widths)):
+        shown = cut_to(cell, width)
+        blank = " " * (width - columns_of(shown))
+        state = next((sgr for word, sgr in COLOURS.items() if cell == word or cell.startswith(word + " until")), None)
+        shown = f"\x1b[{state}m{shown}\x1b[0m" if look.colour and state else shown
+        parts.append(blank + shown if number in right else shown + blank)
+    return "  ".join(parts).rstrip() + "\n"
 
 
 def render_count(number: int | None) -> str:
@@ -3897,12 +3961,33 @@ def render_cost(cost_usd: float | None) -> str:
     return "not reported" if cost_usd is None else f"${cost_usd:.4f}"
 
 
-def render_usage(summary: Mapping[str, Any], by: str) -> str:
-    """The table of `orch usage`."""
+def render_usage(summary: Mapping[str, Any], by: str, look: Look = PLAIN) -> str:
+    """The table of `orch usage`; by day on a terminal, with bars where the window has room for them."""
     rows = [_usage_row(row[by] or "-", row) for row in summary["groups"]]
     if len(rows) != 1:
         rows.append(_usage_row("total", summary["total"]))
-    return render_table((by, "attempts", "ok", "input", "output", "cache read", "billable", "cost"), rows, range(1, 8))
+    head = (by, "attempts", "ok", "input", "output", "cache read", "billable", "cost")
+    table = render_table(head, rows, range(1, 8), look)
+    used = max(map(len, table.splitlines()))
+    room = min((look.columns or 0) - used - 2, BAR_COLUMNS)
+    if by != "day" or room < BAR_COLUMNS // 3:
+        return table
+    most = max([1, *(row["billable"] for row in summary["groups"])])
+    bars = ["", *(render_bar(row["billable"] / most, room) for row in summary["groups"]), ""]
+    return "".join(f"{line:{used}}  {bar}".rstrip() + "\n" for line, bar in zip(table.splitlines(), bars))
+
+
+BAR_COLUMNS = 30
+
+
+def render_bar(share: float, columns: int) -> str:
+    """A bar that fills this share of the columns, to an eighth of one.
+
+    >>> render_bar(0.5, 4), render_bar(0.01, 4), render_bar(0, 4)
+    ('██', '▏', '')
+    """
+    eighths = math.ceil(min(max(share, 0), 1) * columns * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def _usage_row(name: str, row: Mapping[str, Any]) -> list[Any]:
@@ -3910,20 +3995,19 @@ def _usage_row(name: str, row: Mapping[str, Any]) -> list[Any]:
     return [name, row["attempts"], row[OK], *tokens, render_cost(row["cost_usd"])]
 
 
-def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float) -> str:
+def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float, look: Look = PLAIN) -> str:
     """The table of `orch jobs`, newest first."""
     rows = [(job.get("id"), render_ago(parse_time(job.get("at")), now), job.get("status"), job.get("agent"),
-             job.get("attempts"), printable(str(job.get("prompt") or ""), 50)) for job in reversed(jobs)]
+             job.get("attempts"), job.get("prompt") or "") for job in reversed(jobs)]
     head = ("id", "when", "status", "agent", "attempts", "prompt")
-    return render_table(head, rows, (4,)) if rows else "no jobs yet\n"
+    return render_table(head, rows, (4,), look) if rows else "no jobs yet\n"
 
 
 def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float,
-                     local: Callable[[float], time.struct_time]) -> str:
+                     local: Callable[[float], time.struct_time], look: Look = PLAIN) -> str:
     """The table of `orch cooldown list`."""
-    rows = [(e["key"], render_until(e["end"], now, local), e.get("source"),
-             printable(str(e.get("reason") or ""), 60)) for e in entries]
-    return render_table(("key", "cooling", "source", "reason"), rows) if rows else "nothing is cooling\n"
+    rows = [(e["key"], render_until(e["end"], now, local), e.get("source"), e.get("reason") or "") for e in entries]
+    return render_table(("key", "cooling", "source", "reason"), rows, (), look) if rows else "nothing is cooling\n"
 
 
 def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time], *,
@@ -5922,7 +6006,7 @@ class Watch:
         for line in self.events_in(data) if self.has_events(stream) else ():
             activity = self.feed(line) or activity
         if activity:
-            self.run_.emit("activity", agent=self.agent.name, text=activity)
+            self.run_.emit("activity", agent=self.agent.name, text=activity, tokens=self.draft.tokens_so_far())
         if stream == "stdout" and not self.format.machine:
             self.stream(data)
         if len(data) > LIMIT_LOOK_BYTES:                   # whoever writes that much is at work
@@ -6599,12 +6683,20 @@ def write_err(text: str, wait_s: float | None = None) -> None:
         pass
 
 
-def terminal_width() -> int:
-    """Columns of the terminal on standard error."""
+def terminal_width(fd: int = 2) -> int:
+    """Columns of the terminal on a descriptor."""
     try:
-        return os.get_terminal_size(2).columns or 80
+        return os.get_terminal_size(fd).columns or 80
     except OSError:
         return 80
+
+
+def look_of(world: World, fd: int = 1) -> Look:
+    """How text for people is to look where this descriptor leads."""
+    if not os.isatty(fd):
+        return PLAIN
+    plain = world.env.get("TERM", "dumb") == "dumb" or bool(world.env.get("NO_COLOR"))    # no-color.org
+    return Look(terminal_width(fd), not plain)
 
 
 def default_signals() -> None:
@@ -6785,7 +6877,8 @@ def cmd_status(given: Given, world: World) -> int:
     if given["json"]:
         print_json({"agents": agents, "running": running, "today": today["total"]})
         return Exit.OK
-    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(agents, now))))
+    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(agents, now)), (),
+                           look_of(world)))
     for row in running:
         write_out(f"running: {row['task_id']} on {row['agent']}, since {render_ago(parse_time(row['at']), now)}\n")
     total = today["total"]
@@ -6834,7 +6927,7 @@ def _status_rows(agents: Sequence[Mapping[str, Any]], now: float) -> Iterator[Se
         for row in (agent, *models):
             set_at = parse_time(row["set_at"]) if row.get("set_at") else None
             yield (row["agent"], _state_text(row, now), row.get("source"), set_at and render_ago(set_at, now),
-                   printable(str(row.get("reason") or ""), 60))
+                   row.get("reason") or "")
 
 
 def _midnight(now: float) -> str:
@@ -6858,7 +6951,7 @@ def cmd_jobs(given: Given, world: World) -> int:
     elif given["json"]:
         print_json(jobs[::-1])
     else:
-        write_out(render_jobs(jobs, world.now()))
+        write_out(render_jobs(jobs, world.now(), look_of(world)))
     return Exit.OK
 
 
@@ -6871,7 +6964,7 @@ def cmd_usage(given: Given, world: World) -> int:
     if given["json"]:
         print_json(summary["groups"])
     else:
-        write_out(render_usage(summary, given["by"]))
+        write_out(render_usage(summary, given["by"], look_of(world)))
     return Exit.OK
 
 
@@ -6896,7 +6989,7 @@ def cmd_cooldown(given: Given, world: World) -> int:
     if given["json"]:
         print_json([{k: v for k, v in e.items() if k != "end"} for e in entries])
     else:
-        write_out(render_cooldowns(entries, now, time.localtime))
+        write_out(render_cooldowns(entries, now, time.localtime, look_of(world)))
     return Exit.OK
 
 
@@ -6955,7 +7048,7 @@ def cmd_agents(given: Given, world: World) -> int:
     words = {True: "yes", False: "no", None: "not known"}
     write_out(render_table(("agent", "state", "logged in", "program", "to do"), [
         (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", r["path"], r["hint"])
-        for r in rows]))
+        for r in rows], (), look_of(world)))
     return Exit.OK
 
 
@@ -7054,7 +7147,7 @@ def cmd_config(given: Given, world: World) -> int:
         return Exit.OK
     raw = merged(layers)
     rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
-    write_out(render_table(("key", "value", "from"), [(k, printable(v, 80), s) for k, v, s in rows]))
+    write_out(render_table(("key", "value", "from"), [(k, v, s) for k, v, s in rows], (), look_of(world)))
     return Exit.OK
 
 
