@@ -4066,6 +4066,7 @@ class Stop:
         self.urgent = False                                # asked twice: kill at once
         self.groups: set[int] = set()                      # agents at work, for TSTP
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
+        self.suspended_at: float | None = None             # for the other threads, while this goes on
         self.listener_fd: int | None = None                # standard output, where its other end can close
         self.on_tick: Callable[[], None] | None = None     # called about once a second while something runs
         self.fd, self._wake = os.pipe()
@@ -4081,30 +4082,26 @@ class Stop:
         except BlockingIOError:                            # it has been woken often enough
             pass
 
-    def acknowledge(self) -> None:
-        """Take in the wake-up."""
-        try:
-            os.read(self.fd, 512)
-        except BlockingIOError:
-            pass
-
     def suspend(self) -> None:
         """Stop the agents and this process until CONT; called by the TSTP handler."""
         import signal
-        began = time.monotonic()
-        for group in self.groups:
+        began = self.suspended_at = time.monotonic()
+        groups = tuple(self.groups)
+        for group in groups:
             signal_group(group, "SIGTSTP")
         time.sleep(0.05)
-        for group in self.groups:                          # the kernel drops TSTP for a group that no shell watches
+        for group in groups:                               # the kernel drops TSTP for a group that no shell watches
             signal_group(group, "SIGSTOP")
         os.kill(os.getpid(), signal.SIGSTOP)
-        for group in self.groups:
+        for group in groups:
             signal_group(group, "SIGCONT")
         self.suspended_s += time.monotonic() - began
+        self.suspended_at = None
 
     def clock(self) -> float:
         """A monotonic clock that stands still while suspended."""
-        return time.monotonic() - self.suspended_s
+        now = time.monotonic()
+        return (now if self.suspended_at is None else self.suspended_at) - self.suspended_s
 
     def wait_writable(self, fd: int) -> bool:
         """Wait until a descriptor takes data; False when a stop is requested first and it takes none."""
@@ -4721,8 +4718,9 @@ class Stopping:
         signal_all(self.known, "SIGTERM")
         signal_all(self.known, "SIGCONT")                  # one that is stopped would never see the TERM
 
-    def look(self, now: float) -> None:
+    def look(self, now: float, *, urgent: bool) -> None:
         """Look for survivors when it is time to, and kill them when their time is up."""
+        self.kill_at = min(self.kill_at, now) if urgent else self.kill_at
         if now < min(self.look_at, self.kill_at):
             return
         alive = family(self.marker, self.root, self.known)
@@ -4829,10 +4827,9 @@ class Child:
                 self.selector.unregister(self.exit_fd)
 
     def _stop_requested(self) -> None:
-        self.stop.acknowledge()
+        """The wake-up stays readable for whoever else watches an agent; this one has seen it."""
+        self.selector.unregister(self.stop.fd)
         self.begin_stop("aborted")
-        if self.stop.urgent and self.stopping is not None:
-            self.stopping.kill_at = self.stop.clock()
 
     def _listener_gone(self) -> None:
         """Something is up with standard output: nobody reads it any more, or there is data for whoever shares it."""
@@ -4870,7 +4867,7 @@ class Child:
         if self.exit_fd is None or self.stopping is not None:
             self._exited()
         if self.stopping is not None:
-            self.stopping.look(now)
+            self.stopping.look(now, urgent=self.stop.urgent)
         elif self.exit_seen_at is not None:
             return
         elif limits.timeout_s and now >= self.began_at + limits.timeout_s:
