@@ -28,8 +28,10 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     ARTIFACTS  what roles leave below `.orch/runs`                   I/O
     TEAM       roles in order, some of them at once                  I/O
     SCREEN     what a person sees                                    I/O
+    PREVIEW    `--dry-run`                                           I/O
     COMMANDS   one function per subcommand                           I/O
     EXPLAIN    `orch explain`                                        I/O
+    RUNS       `orch runs`, going on with one                        I/O
     DEMO       `orch demo`                                           I/O
     CLI        command table, parser, main                           I/O
 """
@@ -1701,7 +1703,35 @@ EXAMPLE_CONFIG = """{
     {"keywords": ["docs", "readme"], "agent": "claude"}
   ],
   "access": "edit",
-  "timeout": "1h"
+  "timeout": "1h",
+  "roles": {
+    "planner": {"writes": false, "prompt": "You plan, you change nothing. Read the code that the request is about, \
+then write the shortest plan that a careful engineer could follow without asking: which files and functions change \
+and how, in which order, what must keep working, how to check it, and what could go wrong. Name what the request \
+leaves open and decide it. If the request is already done or cannot be done, say so."},
+    "builder": {"prompt": "You build. Follow the plan where there is one, and leave it only where the code proves it \
+wrong; say so then. Make the smallest change that does the whole job, in the style of the code around it. Run what \
+the project has for checks (build, tests, linter) and fix what you broke. Do not widen the task."},
+    "reviewer": {"writes": false, "on_failure": "continue", "prompt": "You review, you change nothing. Read what was \
+changed, and the code that calls it. Report only what you can show: wrong results, lost data, security holes, races, \
+missed cases, broken callers, tests that cannot fail. For each finding: file and line, what happens with which \
+input, and the fix, the worst first. Leave taste alone. If you find nothing, say so in one line."},
+    "tester": {"prompt": "You test. Fix first what the reviewers showed to be wrong. Then make sure that tests cover \
+what was changed: the usual case, the edges, the failures; add the missing ones where the project keeps its tests. \
+Run all tests of the part that was changed. Report what you ran, what failed, and what is not covered."},
+    "documenter": {"prompt": "You document. Bring README, help texts, comments and changelog in line with what was \
+changed, in the words that the project uses already. Describe what is, not how it came to be; every command and \
+example must run as written. Change no code."}
+  },
+  "teams": {"full": ["planner", "builder", "reviewer", "tester"]},
+  "auto": {"enabled": false, "rules": [
+    {"role": "planner", "keywords": ["plan", "design", "architecture"]},
+    {"role": "builder", "keywords": ["add", "build", "change", "create", "fix", "implement", "refactor", "remove", \
+"rename", "replace", "rewrite", "update"], "priority": 2},
+    {"role": "reviewer", "keywords": ["review", "audit", "security"], "priority": 1},
+    {"role": "tester", "keywords": ["test", "tests", "coverage"], "priority": 1},
+    {"role": "documenter", "keywords": ["docs", "document", "documentation", "readme", "changelog"]}
+  ]}
 }
 """
 
@@ -2062,6 +2092,11 @@ def _regex_problem(given: str) -> str | None:
     return None
 
 
+def _file_problem(given: str) -> str | None:
+    return _name_problem(given) or (f'expected a name without ".failed", not {_shown(given)}'
+                                    if given.lower().endswith(".failed") else None)
+
+
 def _name_problem(given: str) -> str | None:
     if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", given):
         return None
@@ -2069,7 +2104,7 @@ def _name_problem(given: str) -> str | None:
 
 
 _KIND_TESTS: Mapping[str | None, Callable[[Any], str | None]] = {
-    "duration": _duration_problem, "regex": _regex_problem, "name": _name_problem, "file name": _name_problem}
+    "duration": _duration_problem, "regex": _regex_problem, "name": _name_problem, "file name": _file_problem}
 
 
 def check_names(raw: Mapping[str, Any], layers: Sequence[Layer]) -> None:
@@ -2116,6 +2151,9 @@ def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[
     for key, given in layer.raw.items():
         if key == "rules":
             kept[key] = _trusted_rules(given, refused)
+        elif key == "teams":                               # of the user's roles alone: others are not defined
+            kept[key] = {name: team for name, team in given.items() if {*_plain(team)} <= {*below["roles"]}}
+            refused += [f"teams.{name}" for name in given if name not in kept[key]]
         elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
             refused.append(key)
         else:
@@ -4206,15 +4244,44 @@ def render_report(shares: Sequence[tuple[str, str | None, str]]) -> str:
 def parse_run_record(text: bytes) -> dict[str, Any]:
     """Read a run.json; raises ValueError for what none of ours can be: it lies where anybody may write."""
     record = _dict(json.loads(text))
-    roles, options = record.get("roles"), record.get("options")
-    if record.get("version") != RUN_VERSION or not isinstance(roles, list) or not isinstance(options, dict):
+    roles, options, selection = _list(record.get("roles")), _dict(record.get("options")), _dict(record.get("selection"))
+    if record.get("version") != RUN_VERSION:
         raise ValueError("not a run of this version of orch")
-    texts = [record.get(key) for key in ("id", "at", "status", "prompt")]
-    sound = all(isinstance(role, dict) and isinstance(role.get("name"), str) and isinstance(role.get("status"), str)
-                and _name_problem(role["name"]) is None for role in roles)
-    if not sound or not all(isinstance(text, str) for text in texts):
+    texts = [*(record.get(key) for key in ("at", "status", "prompt")), selection.get("by"),
+             *(role.get(key) for role in map(_dict, roles) for key in ("name", "status")),
+             *_list(selection.get("reasons")), *(path for role in roles for path in _list(_dict(role).get("assets")))]
+    maybe = [selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
+             *(_dict(role).get(key) for role in roles for key in ("agent", "error", "artifact"))]
+    spans = [options.get(name) for name in ("timeout_s", "idle_timeout_s")]
+    sound = (all(isinstance(item, str) for item in texts)
+             and all(item is None or isinstance(item, str) for item in maybe)
+             and all(item is None or (type(item) in (int, float) and 0 <= item < BELIEVED) for item in spans))
+    if not roles or not sound or parse_time(record["at"]) is None or any(_file_problem(role["name"]) for role in roles):
         raise ValueError("not the shape of a run")
-    return record
+    return {**record, "roles": roles, "options": options, "selection": selection}
+
+
+OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")
+
+
+def resumed_request(record: Mapping[str, Any], over: Request, config: Config) -> tuple[Request, tuple[str, ...]]:
+    """The request that an interrupted run goes on with, and warnings: its own, with the options given now over it.
+
+    Of what stands in the project, an access wider than the config's is not taken, nor a name that would be an option.
+    """
+    kept = {name: record["options"].get(name) for name in (*OPTION_TEXTS, "timeout_s", "idle_timeout_s")}
+    warnings = []
+    access = kept["access"]
+    if access is not None and (access not in ACCESS_LEVELS or _widens("access", access, {"access": config.access})):
+        kept["access"] = None
+        if over.access is None:
+            warnings.append(f'the access "{access}" of that run is wider than the config\'s "{config.access}": '
+                            "give --access again to go on with it")
+    kept.update((name, None) for name in ("model", "effort") if (kept[name] or "").startswith("-"))
+    given = {name: getattr(over, name) for name in kept if getattr(over, name) is not None}
+    failover = over.failover and record["options"].get("failover") is not False
+    return replaced(over, prompt=record["prompt"], failover=failover, **{**kept, **given}), tuple(warnings)
+
 
 # === RENDER ===============================================================
 # Values -> lines for people. Whatever came from an agent, a file or the command line is
@@ -6875,23 +6942,23 @@ def _keep_readiness(path: str, entries: Mapping[str, Any]) -> None:
         pass
 
 
-def able_agent(one: Run, role: Role) -> str:
+def able_agent(world: World, config: Config, role: Role, request: Request, *, ask: bool = True) -> str:
     """The agent for a role with a capability; raises OrchError, with the exit status of a run, where none is ready.
 
     One whose capabilities are not judged is taken only where none says that it has this one.
     """
-    config, named = one.config, role.agent or one.request.agent
+    named = role.agent or request.agent
     agents = [config.agents[name] for name in ([named] if named else config.order)]
     able = [agent for agent in agents if role.capability in (agent.capabilities or ())]
     able += [agent for agent in agents if agent.capabilities is None]
     if not able:
         raise OrchError(f'role {role.name}: {named or "no agent"} {"lacks" if named else "has"} the capability '
                         f'"{role.capability}"; see "capabilities" of agents in the config')
-    found = [agent for agent in able if agent.enabled and is_installed(one.world, agent)]
-    logins = read_readiness(one.world, found)
-    ends = cooling_now(one)
+    found = [agent for agent in able if agent.enabled and is_installed(world, agent)]
+    logins = read_readiness(world, found, ask=ask)
+    ends = cooling(read_state(world)[0], world.now())
     usable = [agent.name for agent in found if logins.get(agent.name) is not False]
-    ready = [name for name in usable if name not in ends or one.request.wait_s > 0]
+    ready = [name for name in usable if name not in ends or request.wait_s > 0]
     if ready:
         return ready[0]
     raise _not_ready(role, able, found, {name: ends[name] for name in usable})
@@ -7091,9 +7158,11 @@ def one_at_a_time(world: World) -> World:
 class Team:
     """A run with roles under way: the plan, and what its roles have come to."""
 
-    def __init__(self, lead: Run, selection: Selection, kept: Mapping[str, Share] | None = None) -> None:
+    def __init__(self, lead: Run, selection: Selection, at: str | None = None,
+                 kept: Mapping[str, Share] | None = None) -> None:
         from threading import Lock
         self.lead, self.selection = lead, selection
+        self.at = at or render_time(lead.began_on)         # of its first life
         self.roles = roles_of(lead.config, selection.roles)
         self.shares: list[Share | None] = [(kept or {}).get(role.name) for role in self.roles]
         self.resumed = kept is not None
@@ -7138,8 +7207,10 @@ class Team:
     def record(self, status: str) -> dict[str, Any]:
         """What run.json says."""
         lead = self.lead
-        return {"version": RUN_VERSION, "id": lead.task_id, "at": render_time(lead.began_on), "status": status,
-                "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": saved_options(lead.request),
+        options = {name: getattr(lead.request, name)
+                   for name in (*OPTION_TEXTS, "timeout_s", "idle_timeout_s", "failover")}
+        return {"version": RUN_VERSION, "id": lead.task_id, "at": self.at, "status": status,
+                "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": options,
                 "selection": self.selection.__dict__, "roles": self.role_rows(running=True)}
 
     def role_rows(self, *, running: bool = False) -> list[dict[str, Any]]:
@@ -7175,12 +7246,6 @@ class Team:
         return self.lead.world.stop.signal is not None or any(failed)
 
 
-def saved_options(request: Request) -> dict[str, Any]:
-    """The options that a resumed run goes on with."""
-    names = ("agent", "model", "effort", "context", "complexity", "access", "timeout_s", "idle_timeout_s", "failover")
-    return {name: getattr(request, name) for name in names}
-
-
 def run_team(team: Team, warnings: Sequence[str]) -> Result:
     """Run the roles that have not finished yet."""
     lead = team.lead
@@ -7191,7 +7256,10 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         lead.warn(text)
     try:
         adopt_orphans(lead)
-        able = {role.name: able_agent(lead, role) for role in team.roles if role.capability}
+        if team.resumed:                                   # each attempt has its line by now: no id is used twice
+            lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
+        able = {role.name: able_agent(lead.world, lead.config, role, lead.request)
+                for role, share in zip(team.roles, team.shares) if role.capability and share is None}
         team.roles = tuple(replaced(role, agent=able.get(role.name, role.agent)) for role in team.roles)
         lead.note_attempt(f"{lead.task_id}.0", team_note(lead))
         if lead.request.changes_wanted or len(team.roles) > 1:
@@ -7207,6 +7275,11 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         team.close()
         if lead.tree is not None:
             lead.tree.close()
+
+
+def count_attempts(world: World, task_id: str, since: str) -> int:
+    """How many attempts of a task the ledger has."""
+    return sum(1 for line in read_ledger_since(world, since) if line and line.get("task_id") == task_id)
 
 
 def team_note(lead: Run) -> dict[str, Any]:
@@ -7550,6 +7623,104 @@ def default_signals() -> None:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
+# === PREVIEW ==============================================================
+# `--dry-run`: what would be started, in which order, with which arguments. Nothing is
+# started but git, nothing is written.
+
+
+def load_state(world: World) -> dict[str, Any]:
+    """The state for a reading command, its trouble told."""
+    state, trouble = read_state(world)
+    if trouble:
+        write_err(f"orch: {printable(trouble)}\n")
+    return state
+
+
+def print_plan(given: Given, world: World, request: Request) -> int:
+    """Print the route and the exact argument lists; start nothing but git, write nothing."""
+    config, warnings = prepare(world, request, given["config"])
+    selection = choose_roles(config, request)
+    if selection is not None and selection.roles:
+        return print_team_plan(given, world, Run(world, config, request), selection, warnings)
+    planned = route(config, request, cooling(load_state(world), world.now()), lambda agent: is_installed(world, agent),
+                    lambda: _changed_now(world))
+    rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
+    if given["json"] or given["events"]:
+        none = {"selection": selection.__dict__} if selection else {}
+        print_json({"agent": planned.first(), "reason": planned.reason, "rule": planned.rule, **none,
+                    "context": planned.context, "candidates": rows, "warnings": list(warnings)})
+    else:
+        write_out(f"roles: none ({'; '.join(selection.reasons)})\n" if selection else "")
+        write_out(f"route: {planned.first() or 'nobody'} ({planned.reason})\n{render_plan(rows)}")
+        for text in warnings:
+            write_err(f"orch: {printable(text)}\n")
+    return Exit.OK
+
+
+def print_team_plan(given: Given, world: World, lead: Run, selection: Selection, warnings: Sequence[str]) -> int:
+    """Print the roles in order, with what is known before the first one has handed anything over."""
+    roles = roles_of(lead.config, selection.roles)
+    batches = {index: number for number, batch in enumerate(plan_batches(roles), 1) for index in batch}
+    rows = [{"name": role.name, "batch": batches[index], **_planned_role(world, lead, role, selection)}
+            for index, role in enumerate(roles)]
+    if given["json"] or given["events"]:
+        print_json({"selection": selection.__dict__, "roles": rows, "warnings": list(warnings)})
+        return Exit.OK
+    head = ("batch", "role", "agent", "model", "context", "access", "readiness")
+    write_out(f"roles: {', '.join(selection.roles)} ({'; '.join(selection.reasons)})\n"
+              + render_table(head, [[row["batch"], row["name"], *(row[name] for name in head[2:])] for row in rows]))
+    for row in rows:
+        write_out(f"\n{row['name']}:\n{render_plan(row['candidates'])}")
+    for text in warnings:
+        write_err(f"orch: {printable(text)}\n")
+    return Exit.OK
+
+
+def _planned_role(world: World, lead: Run, role: Role, selection: Selection) -> dict[str, Any]:
+    trouble = None
+    try:
+        agent = able_agent(world, lead.config, role, lead.request, ask=False) if role.capability else role.agent
+    except OrchError as err:
+        agent, trouble = role.agent, str(err)
+    text, _ = render_role_prompt(Brief(role, lead.request.prompt, selection.roles), 0)
+    request = request_for(replaced(role, agent=agent), lead.request, text, alone=len(selection.roles) == 1)
+    config = config_for(lead.config, role)
+    ends = cooling(load_state(world), world.now())
+    planned = route(config, request, ends, lambda one: is_installed(world, one), tuple)
+    first = next(iter(planned.usable()), None)
+    return {"agent": first and first.agent.name, "model": first and first.model, "effort": first and first.effort,
+            "context": planned.context, "access": request.access or config.access, "capability": role.capability,
+            "readiness": trouble or _readiness_text(world, planned, first),
+            "candidates": [_planned(config, request, planned, candidate) for candidate in planned.candidates]}
+
+
+def _readiness_text(world: World, planned: Route, first: Candidate | None) -> str:
+    """What is known of an agent without starting anything."""
+    if first is None:
+        return f"nobody can be used: {planned.reason}"
+    logged_in = read_readiness(world, [first.agent], ask=False).get(first.agent.name)
+    known = "ready" if logged_in else "login not checked" if logged_in is None else "not logged in"
+    return known if first.agent.name == planned.preferred else f"{known}; {planned.reason}"
+
+
+def _changed_now(world: World) -> Sequence[str]:
+    tree = open_tree(world)
+    try:
+        return (tree and tree.changed_before()) or ()
+    finally:
+        if tree:
+            tree.close()
+
+
+def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
+    flags = [*config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()), *candidate.agent.usage_args]
+    launch = build_launch(candidate, request.access or config.access, request.prompt, flags)
+    return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
+            "retry_at": render_time(candidate.retry_at),
+            "argv": [path_text(a) for a in launch.argv],
+            "stdin": "prompt" if launch.stdin is not None else "/dev/null"}
+
+
 # === COMMANDS =============================================================
 # One function per command: read, decide, act, print. Each takes what the command line
 # said (`Given`) and the World, returns the exit status, and prints results on standard
@@ -7561,19 +7732,28 @@ STOPPED_WHY = ("timeout", "silent", "limit", "aborted")    # what `Ended.stopped
 def cmd_run(given: Given, world: World) -> int:
     """Run a prompt."""
     screen = Screen(given, world)
-    try:
+
+    def start() -> Result | int:
         request = request_of(given, read_prompt(given, screen))
         if world.stop.signal is not None:                  # while it was reading
-            result = no_run(Exit(128 + world.stop.signal), EXIT_TEXTS[Exit(128 + world.stop.signal)], world)
-        elif given["dry_run"]:
+            return no_run(Exit(128 + world.stop.signal), EXIT_TEXTS[Exit(128 + world.stop.signal)], world)
+        if given["dry_run"]:
             return print_plan(given, world, request)
-        else:
-            result = run_request(replaced(world, emit=screen.event), request, given["config"])
+        return run_request(replaced(world, emit=screen.event), request, given["config"])
+    return show_run(given, screen, start)
+
+
+def show_run(given: Given, screen: Screen, start: Callable[[], Result | int]) -> int:
+    """Run something and show what comes of it, a refusal too; an exit status is passed on."""
+    try:
+        result = start()
+        if isinstance(result, int):
+            return result
     except OrchError as err:
         screen.close()
         if not (given["json"] or given["events"]):
             raise
-        result = replaced(no_run(err.code, str(err), world), retry_at=err.retry_at)
+        result = replaced(no_run(err.code, str(err), screen.world), retry_at=err.retry_at)
     screen.close()
     default_signals()                                      # nothing is left to clean up, and writing may block
     notice = unread_notice(given)
@@ -7649,47 +7829,14 @@ def unread_notice(given: Given) -> str | None:
     """A notice where a piped standard input that was not asked for holds unread data."""
     import select
     import stat
-    if given.stdin or given["print"] or not stat.S_ISFIFO(os.fstat(0).st_mode) or not select.select([0], [], [], 0)[0]:
+    asked = given.stdin or given.options.get("print")
+    if asked or not stat.S_ISFIFO(os.fstat(0).st_mode) or not select.select([0], [], [], 0)[0]:
         return None
     import fcntl
     import struct
     import termios
     waiting = struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))[0]
     return "standard input holds data that was not read; give `-` to add it to the prompt" if waiting else None
-
-
-def print_plan(given: Given, world: World, request: Request) -> int:
-    """Print the route and the exact argument lists; start nothing but git, write nothing."""
-    config, warnings = prepare(world, request, given["config"])
-    planned = route(config, request, cooling(load_state(world), world.now()), lambda agent: is_installed(world, agent),
-                    lambda: _changed_now(world))
-    rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
-    if given["json"] or given["events"]:
-        print_json({"agent": planned.first(), "reason": planned.reason, "rule": planned.rule,
-                    "context": planned.context, "candidates": rows, "warnings": list(warnings)})
-    else:
-        write_out(f"route: {planned.first() or 'nobody'} ({planned.reason})\n{render_plan(rows)}")
-        for text in warnings:
-            write_err(f"orch: {printable(text)}\n")
-    return Exit.OK
-
-
-def _changed_now(world: World) -> Sequence[str]:
-    tree = open_tree(world)
-    try:
-        return (tree and tree.changed_before()) or ()
-    finally:
-        if tree:
-            tree.close()
-
-
-def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
-    flags = [*config.contexts.get(planned.context or "", {}).get(candidate.agent.name, ()), *candidate.agent.usage_args]
-    launch = build_launch(candidate, request.access or config.access, request.prompt, flags)
-    return {"agent": candidate.agent.name, "model": candidate.model, "effort": candidate.effort, "skip": candidate.skip,
-            "retry_at": render_time(candidate.retry_at),
-            "argv": [path_text(a) for a in launch.argv],
-            "stdin": "prompt" if launch.stdin is not None else "/dev/null"}
 
 
 def load_config(given: Given, world: World) -> Config:
@@ -7714,21 +7861,14 @@ def or_run(given: Given) -> str:
     return f'; for a prompt that begins with "{name}" use: orch run {name} ...' if given.words else ""
 
 
-def load_state(world: World) -> dict[str, Any]:
-    """The state for a reading command, its trouble told."""
-    state, trouble = read_state(world)
-    if trouble:
-        write_err(f"orch: {printable(trouble)}\n")
-    return state
-
-
 def cmd_status(given: Given, world: World) -> int:
     """Show which agents are free, what is running and what today took."""
     config, state, now = load_config(given, world), load_state(world), world.now()
     agents = [_agent_status(agent, state, now, world) for agent in in_order(config)]
     nobody: list[dict[str, Any]] = []
-    running = [{k: r.get(k) for k in ("task_id", "agent", "model", "at", "pid", "host", "prompt")}
-               for r in _told(lambda: read_running(world), nobody) if r["alive"] is not False]
+    running = [{k: r.get(k) for k in ("task_id", "agent", "model", "role", "at", "pid", "host", "prompt")}
+               for r in _told(lambda: read_running(world), nobody)
+               if r["alive"] is not False and r.get("kind") != "team"]
     midnight = _midnight(now)
     today = _told(lambda: summarise(read_ledger_since(world, midnight), "agent", midnight), summarise((), "agent", ""))
     if given["json"]:
@@ -7736,7 +7876,9 @@ def cmd_status(given: Given, world: World) -> int:
         return Exit.OK
     write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(agents, now))))
     for row in running:
-        write_out(f"running: {row['task_id']} on {row['agent']}, since {render_ago(parse_time(row['at']), now)}\n")
+        role = f" as {printable(str(row['role']))}" if row["role"] else ""
+        since = render_ago(parse_time(row["at"]), now)
+        write_out(f"running: {row['task_id']} on {row['agent']}{role}, since {since}\n")
     total = today["total"]
     write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
               f"cost {render_cost(total['cost_usd'])}\n")
@@ -7897,14 +8039,17 @@ def cmd_agents(given: Given, world: World) -> int:
     for row in rows:
         agent = config.agents[row["agent"]]
         row["logged_in"] = checks.get(agent.name)
+        row["ready"] = row["state"] == "ready" and row["logged_in"] is not False
+        row["capabilities"] = None if agent.capabilities is None else list(agent.capabilities)
         row["hint"] = agent.install_hint if not row["path"] else agent.login_hint if row["logged_in"] is False else None
     if given["json"]:
         print_json(rows)
         return Exit.OK
     words = {True: "yes", False: "no", None: "not known"}
-    write_out(render_table(("agent", "state", "logged in", "program", "to do"), [
-        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", r["path"], r["hint"])
-        for r in rows]))
+    able = [" ".join(row["capabilities"] or ()) or "-" for row in rows]
+    write_out(render_table(("agent", "state", "logged in", "able to", "program", "to do"), [
+        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"], r["hint"])
+        for r, can in zip(rows, able)]))
     return Exit.OK
 
 
@@ -8056,6 +8201,143 @@ def _zone(name: str | None) -> str | None:
     return name
 
 
+# === RUNS =================================================================
+# `orch runs`: the runs with roles of this project, one of them, what a role said; and
+# `orch runs resume`, which goes on with one. What stands in the project's files may come
+# from anybody, so it is shown like an agent's words, and judged before it is run.
+
+
+def cmd_runs(given: Given, world: World) -> int:
+    """Show the runs with roles of this project, or go on with one."""
+    if given.words[:1] == ("resume",) and len(given.words) == 2:
+        screen = Screen(given, world)
+        return show_run(given, screen, lambda: resume(given, replaced(world, emit=screen.event), screen))
+    default_signals()                                      # nothing is started here that would have to be stopped
+    if given.words[:1] == ("resume",):
+        raise OrchError(f"usage: orch runs resume ID{or_run(given)}")
+    if len(given.words) == 2:
+        return _show_answer(given, world, find_run(given, world, given.words[0]), given.words[1])
+    if given.words:
+        return _show_one_run(given, world, find_run(given, world, given.words[0]))
+    runs = read_runs(world)
+    if given["json"]:
+        print_json([_run_json(record) for record in runs])
+        return Exit.OK
+    rows = [(r["id"], render_ago(parse_time(r["at"]), world.now()), r["status"],
+             ", ".join(role["name"] if role["status"] == "ok" else f"{role['name']} {role['status']}"
+                       for role in r["roles"]), len(_artifacts(r)), printable(r["prompt"][:200], 50)) for r in runs]
+    head = ("id", "when", "status", "roles", "files", "prompt")
+    write_out(render_table(head, rows, (4,)) if rows else "no runs with roles in this project yet\n")
+    return Exit.OK
+
+
+def find_run(given: Given, world: World, prefix: str) -> dict[str, Any]:
+    """The run whose id begins so; raises OrchError where there is none, or more than one."""
+    hits = [record for record in read_runs(world) if record["id"].startswith(prefix)]
+    if len(hits) != 1:
+        raise OrchError(f'{"no" if not hits else "more than one"} run "{printable(prefix)}" in '
+                        f"{printable(runs_folder(world))}; see `orch runs`{or_run(given)}")
+    return hits[0]
+
+
+def _artifacts(record: Mapping[str, Any]) -> dict[str, str]:
+    """The files with what the roles of a run said: role -> name; a failed role's only where there is no other."""
+    found = {}
+    for role in record["roles"]:
+        for name in (f"{role['name']}.failed.md", f"{role['name']}.md"):
+            path = os.path.join(record["folder"], name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                found[role["name"]] = name
+    return found
+
+
+def _run_json(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A run as --json lists it."""
+    names = _artifacts(record)
+    roles = [{**role, "artifact": path_text(os.path.join(record["folder"], names[role["name"]]))
+              if role["name"] in names else None} for role in record["roles"]]
+    kept = {key: record.get(key) for key in ("id", "at", "status", "cwd", "prompt", "selection")}
+    return {**kept, "prompt": path_text(record["prompt"]), "folder": path_text(record["folder"]), "roles": roles}
+
+
+def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
+    shown = _run_json(record)
+    if given["json"]:
+        print_json(shown)
+        return Exit.OK
+    write_out(f"{record['id']}: {printable(record['status'])}, {render_ago(parse_time(record['at']), world.now())}\n"
+              f"prompt: {printable(record['prompt'], 200)}\n\n")
+    rows = [(role["name"], role["status"], role["agent"], render_count(_billable(role)),
+             role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
+            for role in shown["roles"]]
+    write_out(render_table(("role", "status", "agent", "tokens", "answer", "assets"), rows, (3, 5)))
+    for role in shown["roles"]:
+        write_out("".join(f"{printable(path)}\n" for path in _list(role.get("assets"))))
+    return Exit.OK
+
+
+def _billable(role: Mapping[str, Any]) -> int | None:
+    count = _dict(role.get("usage")).get("billable")
+    return count if type(count) is int else None
+
+
+def _show_answer(given: Given, world: World, record: Mapping[str, Any], role: str) -> int:
+    names, known = _artifacts(record), [one["name"] for one in record["roles"]]
+    if role not in known:
+        raise OrchError(f'run {record["id"]} has no role "{printable(role)}"{did_you_mean(role, known)}; '
+                        f"it has: {', '.join(known)}")
+    text = read_artifact(record["folder"], names[role]) if role in names else None
+    if text is None:
+        raise OrchError(f"run {record['id']}: {role} has said nothing that was kept")
+    failed = names[role].endswith(".failed.md")
+    if given["json"]:
+        print_json({"id": record["id"], "role": role, "finished": not failed, "answer": text})
+        return Exit.OK
+    if failed and not given["quiet"]:
+        write_err(f"orch: {role} failed; this is what it said before\n")
+    write_out(terminal_text(text) if os.isatty(1) else text)
+    return Exit.OK
+
+
+def resume(given: Given, world: World, screen: Screen) -> Result:
+    """Go on with a run: the roles that have no finished answer, with the handoffs of those that have."""
+    refuse_recursion(world.env)
+    record = find_run(given, world, given.words[1])
+    names = tuple(role["name"] for role in record["roles"])
+    asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,
+                    given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
+                    not given["no_failover"], given["json"] or given["events"], roles=names)
+    config = config_of(read_config_layers(world, given["config"])[0])
+    request, told = resumed_request(record, asked, config)
+    config, warnings = prepare(world, request, given["config"])
+    choose_roles(config, request)                          # raises for a role that the config has no longer
+    kept = finished_shares(record)
+    left = [name for name in names if name not in kept]
+    if not left and record["status"] == "ok":
+        raise OrchError(f"run {record['id']} has finished; `orch runs {record['id']}` shows what its roles said")
+    screen.notice(f"going on with {record['id']}: {', '.join(left) or 'nothing is left'} "
+                  f"({printable(record['prompt'], 80)})")
+    lead, chosen = Run(one_at_a_time(world), config, request), record["selection"]
+    lead.task_id = record["id"]
+    selection = Selection(chosen["by"], names, chosen.get("team"), tuple(_list(chosen.get("reasons"))) or ("resume",))
+    return run_team(Team(lead, selection, record["at"], kept), (*warnings, *told))
+
+
+def finished_shares(record: Mapping[str, Any]) -> dict[str, Share]:
+    """What the roles that have a finished answer came to; the file with it proves it, whatever run.json says."""
+    kept: dict[str, Share] = {}
+    for role in record["roles"]:
+        name = f"{role['name']}.md"
+        text = read_artifact(record["folder"], name)
+        if text is not None:
+            assets = find_assets(os.path.join(record["folder"], "assets", role["name"]))
+            kept[role["name"]] = Share(role["name"], "ok", Exit.OK, role.get("agent"), text,
+                                       artifact=os.path.join(record["folder"], name), assets=assets,
+                                       usage=role.get("usage"), cost_usd=_money(role.get("cost_usd")),
+                                       duration_ms=_count(role.get("duration_ms")))
+    return kept
+
+
 # === DEMO =================================================================
 # First contact: a real run in a temporary repository with two pretend agents, small
 # programs that print what real ones print. All of it goes through the same code as any
@@ -8202,12 +8484,17 @@ RUN_OPTIONS = (
     CONFIG_FILE,
 )
 
+RESUME_OPTIONS = tuple(option for option in RUN_OPTIONS if option.names[-1] not in (
+    "--complexity", "--role", "--roles", "--team", "--auto", "--no-auto", "--dry-run", "--print"))
+
 COMMANDS = (
     Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run,
             RUN_OPTIONS, "PROMPT...", 1_000_000, 'orch run status of the build', starts_agents=True),
     Command("status", "show which agents are free, what is running, and today's usage", cmd_status, (JSON, CONFIG_FILE),
             example="orch status --json"),
     Command("jobs", "show the last jobs, or one", cmd_jobs, (JSON,), "[ID]", 1, "orch jobs"),
+    Command("runs", "show the runs with roles of this project, one, or what a role said; go on with one", cmd_runs,
+            RESUME_OPTIONS, "[ID [ROLE] | resume ID]", 2, "orch runs resume ID", starts_agents=True),
     Command("usage", "sum up what attempts used", cmd_usage, (
         Option(("--since",), "only the last DUR, such as 7d; default all", "DUR", _duration_option),
         Option(("--by",), "group by this; default agent", "KEY", str, USAGE_KEYS, "agent"), JSON),
@@ -8236,7 +8523,7 @@ COMMANDS = (
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
             starts_agents=True),
 )
-RESERVED = ("runs", "completion", "mcp")                   # command names to come: not to be taken for prompts
+RESERVED = ("completion", "mcp")                   # command names to come: not to be taken for prompts
 BY_NAME = {command.name: command for command in COMMANDS}
 
 USAGE = """orch [options] PROMPT...      run PROMPT on the best available agent
