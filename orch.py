@@ -4152,8 +4152,20 @@ def without_code(text: str) -> str:
             fence = "" if fence else mark[0].strip()
             kept.append("")
         elif not fence and not line.lstrip().startswith(">"):
-            kept.append(re.sub(r"(`+)[^`]+\1", " ", line))
+            kept.append(_without_spans(line) if "`" in line else line)
     return "\n".join(kept)
+
+
+def _without_spans(line: str) -> str:
+    """A line without what stands between two runs of backticks of one length."""
+    kept, parts = "", re.split("(`+)", line)
+    while parts:
+        part = parts.pop(0)
+        if part.startswith("`") and part in parts:
+            del parts[:parts.index(part) + 1]
+        else:
+            kept += part
+    return kept
 
 
 # What follows is English: these words begin a question, a request in the form of one, and a plain statement.
@@ -4188,6 +4200,8 @@ NEGATION = (r"\b(?:(?:do|does|did|should|must|need)(?:n['’]?t|\s+not)|never|wi
             r"leave\s+out|except(?:\s+for)?|instead\s+of|rather\s+than|ignore)\s+"
             r"(?!(?:forget|omit|skip|miss|neglect|leave\s+out|only|just)\b)(?:[\w'’-]+\s+){0,5}$")
 FILLING = r"(?:\s|\b(?:any|the|a|an|new|more|other|further|unit|extra|additional|even|some)\b)*"
+OBJECT = (r"\s+(?!(?:and|or|nor|but|for|to|in|at|on|of|with|that|which|when|if|because|either|please|yet|now|any|is|"
+          r"are|here|there|anymore)\b)\w")
 NOT_WANTED = r"\s+(?:(?:is|are|will\s+be)(?:n['’]t|\s+not)\s+(?:needed|necessary|required|wanted)|are\s+unnecessary)"
 
 
@@ -4213,8 +4227,8 @@ def is_negated(before: str, after: str) -> bool:
         return True
     clause = re.split(r"[.;:!?\n]|\b(?:but|however|then|just|only)\b(?!\s*$)", before, flags=re.I)[-1]
     joints = list(re.finditer(r",|\b(?:and|or|nor)\b", clause, re.I))
-    if joints and not re.fullmatch(FILLING, clause[joints[-1].end():], re.I):
-        clause = clause[joints[-1].end():]                 # it has a verb of its own; else it is one more of a list
+    own = joints and (re.match(OBJECT, after, re.I) or not re.fullmatch(FILLING, clause[joints[-1].end():], re.I))
+    clause = clause[joints[-1].end():] if own else clause  # a verb of its own, or it is one, else one more of a list
     return re.search(NEGATION, re.sub(r",|\b(?:and|or)\b", " ", clause, flags=re.I), re.I) is not None
 
 
@@ -6949,8 +6963,8 @@ def able_agent(world: World, config: Config, role: Role, request: Request, *, as
     """
     named = role.agent or request.agent
     agents = [config.agents[name] for name in ([named] if named else config.order)]
-    able = [agent for agent in agents if role.capability in (agent.capabilities or ())]
-    able += [agent for agent in agents if agent.capabilities is None]
+    able = ([agent for agent in agents if role.capability in (agent.capabilities or ())]
+            or [agent for agent in agents if agent.capabilities is None])
     if not able:
         raise OrchError(f'role {role.name}: {named or "no agent"} {"lacks" if named else "has"} the capability '
                         f'"{role.capability}"; see "capabilities" of agents in the config')
@@ -7316,6 +7330,7 @@ def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes
     """Run one role to its end."""
     role, lead = team.roles[index], team.lead
     team.begun.add(role.name)
+    team.save()
     part = Part(lead, role.name, index + 1, len(team.roles), assets_folder(team, role))
     text, hidden = render_role_prompt(Brief(role, lead.request.prompt, team.selection.roles, tuple(handed), changes,
                                             part.assets), lead.config.handoff_chars)
