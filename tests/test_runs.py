@@ -1,0 +1,257 @@
+"""`orch runs`: what is kept of a project's runs with roles, and going on with one that was stopped."""
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+
+import pytest
+from conftest import claude_error, claude_ok, codex_ok, needs_proc, one_line_error, wait_until
+
+ROLES = {"planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
+         "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
+         "tester": {"prompt": "You test."}}
+STAY = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+
+
+@pytest.fixture
+def team(orch):
+    """orch with roles in its config."""
+    orch.configure({"roles": ROLES})
+    return orch
+
+
+def stopped_run(team, fake):
+    """A run whose builder failed after its planner had finished; its id."""
+    fake("claude", claude_ok("the plan\n## Handoff\nuse b.py"))
+    fake("codex", codex_ok("x", exit=3))
+    return team("--json", "--no-failover", "--roles", "planner,builder,tester", "make it").json["run_id"]
+
+
+def roles_of(fake):
+    """The roles that ran, in order."""
+    return [call.env["ORCH_ROLE"] for call in fake.calls]
+
+
+# === SHOWN ===============================================================
+
+def test_runs_are_listed_with_status_age_roles_and_files(team, fake):
+    run_id = stopped_run(team, fake)
+    fake("claude", claude_ok("1"))
+    team("--role", "planner", "second thoughts")
+    shown = team("runs").out.splitlines()
+    assert shown[0].split() == ["id", "when", "status", "roles", "files", "prompt"]
+    assert "second thoughts" in shown[1] and " ago " in shown[1] and " ok " in shown[1]
+    assert shown[2].startswith(run_id) and "failed" in shown[2] and "planner, builder failed, tester waiting" in shown[2]
+    values = team("runs", "--json").json
+    assert [value["status"] for value in values] == ["ok", "failed"]
+    assert values[1]["id"] == run_id and values[1]["roles"][0]["artifact"].endswith("/planner.md")
+    assert not os.path.exists(team.work / "runs")
+
+
+def test_one_run_is_shown_by_the_beginning_of_its_id(team, fake):
+    run_id = stopped_run(team, fake)
+    shown = team("runs", run_id[:10]).out
+    assert shown.startswith(f"{run_id}: failed, ") and f".orch/runs/{run_id}/planner.md" in shown
+    assert team("runs", run_id, "--json").json["roles"][1]["status"] == "failed"
+    assert "more than one" not in shown
+    assert "no run" in one_line_error(team("runs", "nope"))
+    fake("claude", claude_ok("1"))
+    team("--role", "planner", "again")
+    assert "more than one run" in one_line_error(team("runs", "2"))
+
+
+def test_what_a_role_said_is_printed(team, fake):
+    run_id = stopped_run(team, fake)
+    assert team("runs", run_id, "planner").out == "the plan\n## Handoff\nuse b.py\n"
+    assert team("runs", run_id, "planner", "--json").json == {
+        "id": run_id, "role": "planner", "finished": True, "answer": "the plan\n## Handoff\nuse b.py\n"}
+    result = team("runs", run_id, "builder")
+    assert (result.out, "failed" in result.err) == ("x\n", True), result
+    assert "said nothing" in one_line_error(team("runs", run_id, "tester"))
+    assert 'did you mean "planner"?' in one_line_error(team("runs", run_id, "planer"))
+    assert "orch run" in one_line_error(team("runs", "of", "the", "river"))
+
+
+def test_control_characters_are_kept_out_of_a_terminal_only(team, fake):
+    fake("claude", claude_ok("\x1b[31mred\x07"))
+    run_id = team("--json", "--role", "planner", "\x1b]0;evil\x07 make it").json["run_id"]
+    assert team("runs", run_id, "planner").out == "\x1b[31mred\x07\n"
+    master, slave = pty.openpty()
+    process = team.start("runs", run_id, "planner", stdout=slave, stderr=subprocess.DEVNULL)
+    os.close(slave)
+    process.wait(60)
+    shown = os.read(master, 1000)
+    os.close(master)
+    assert shown.rstrip() == b"red"
+    assert "\x1b" not in team("runs").out + team("runs", run_id).out
+
+
+def test_no_runs_is_no_error(team):
+    assert team("runs").out == "no runs with roles in this project yet\n"
+    assert team("runs", "--json").json == []
+    assert not (team.work / ".orch").exists()
+
+
+def test_what_lies_among_the_runs_and_is_none_is_passed_over(team, fake, tmp_path):
+    fake("claude", claude_ok("1"))
+    run_id = team("--json", "--role", "planner", "x").json["run_id"]
+    runs = team.work / ".orch" / "runs"
+    (runs / "notes.txt").write_text("x")
+    (runs / "20200101T000000-aaaaaaaa").mkdir()
+    (runs / "20200101T000000-bbbbbbbb").mkdir()
+    (runs / "20200101T000000-bbbbbbbb" / "run.json").write_text('{"version": 1, "roles": [{"name": "../../x"}]}')
+    os.mkfifo(runs / "20200101T000000-aaaaaaaa" / "run.json")
+    result = team("runs", "--json")
+    assert [value["id"] for value in result.json] == [run_id], result
+
+
+def test_an_answer_that_is_a_link_is_not_read(team, fake, tmp_path):
+    (tmp_path / "secret").write_text("key")
+    fake("claude", claude_ok("1"))
+    run_id = team("--json", "--role", "planner", "x").json["run_id"]
+    path = team.work / ".orch" / "runs" / run_id / "planner.md"
+    path.unlink()
+    path.symlink_to(tmp_path / "secret")
+    result = team("runs", run_id, "planner")
+    assert result.code == 2 and "key" not in result.out + result.err
+
+
+def test_a_linked_folder_of_runs_is_refused(team, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (team.work / ".orch").symlink_to(tmp_path / "outside")
+    assert "link" in one_line_error(team("runs"))
+
+
+# === GOING ON ============================================================
+
+def test_a_run_goes_on_with_the_roles_that_have_no_answer(team, fake):
+    run_id = stopped_run(team, fake)
+    fake("codex", codex_ok("built\n## Handoff\nsee c.py"))
+    fake("claude", claude_ok("tested"))
+    result = team("runs", "resume", run_id[:-4], "--json")
+    value = result.json
+    assert (result.code, value["run_id"], value["status"]) == (0, run_id, "ok"), result
+    assert roles_of(fake) == ["planner", "builder", "builder", "tester"]
+    told = {call.env["ORCH_ROLE"]: call.prompt.decode() for call in fake.calls[2:]}
+    assert "use b.py" in told["builder"] and "make it" in told["builder"]
+    assert "use b.py" in told["tester"] and "see c.py" in told["tester"]
+    assert [role["status"] for role in value["roles"]] == ["ok"] * 3
+    assert value["answer"].index("the plan") < value["answer"].index("built") < value["answer"].index("tested")
+    assert len(value["attempts"]) == 2
+    assert [(job["id"], job["status"]) for job in team.state()["jobs"]] == [(run_id, "ok")]
+    assert {line["task_id"] for line in team.ledger()} == {run_id}
+    ids = [call.env["ORCH_ATTEMPT_ID"] for call in fake.calls]
+    assert len(set(ids)) == 4, ids
+    assert team("runs", "--json").json[0]["status"] == "ok"
+    assert "has finished" in one_line_error(team("runs", "resume", run_id))
+
+
+def test_going_on_keeps_the_options_and_takes_new_ones(team, fake):
+    fake("claude", claude_error())
+    run_id = team("--json", "--no-failover", "--roles", "planner,tester", "-m", "some-model", "--access", "read", "make it").json["run_id"]
+    fake("claude", claude_error())
+    team("runs", "resume", run_id)
+    assert "some-model" in fake.calls[-1].argv and len(fake.calls) == 2          # and still no failover
+    fake("claude", claude_ok("1"), claude_ok("2"))
+    team("runs", "resume", run_id, "-m", "other-model")
+    assert "other-model" in fake.calls[-1].argv
+
+
+def test_going_on_does_not_widen_the_access_by_a_file_in_the_project(team, fake):
+    run_id = stopped_run(team, fake)
+    path = team.work / ".orch" / "runs" / run_id / "run.json"
+    record = json.loads(path.read_text())
+    record["options"]["access"] = "full"
+    path.write_text(json.dumps(record))
+    fake("codex", codex_ok())
+    fake("claude", claude_ok())
+    result = team("runs", "resume", run_id)
+    assert "--access" in result.err and "workspace-write" in " ".join(fake.calls[2].argv)
+
+
+def test_a_role_that_the_config_has_no_longer_is_an_error(team, fake):
+    run_id = stopped_run(team, fake)
+    team.configure({"roles": {"planner": {}, "tester": {}}})
+    assert 'unknown role "builder"' in one_line_error(team("runs", "resume", run_id))
+
+
+@needs_proc
+def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
+    fake("claude", claude_ok("the plan"), claude_ok("tested"))
+    fake("codex", codex_ok("", run=STAY), codex_ok("built"))
+    process = team.start("--roles", "planner,builder,tester", "make it")
+    wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
+    process.kill()
+    process.communicate()
+    assert team("runs", "--json").json[0]["status"] == "interrupted"
+    run_id = team("runs", "--json").json[0]["id"]
+    result = team("runs", "resume", run_id, "--json")
+    assert (result.code, result.json["run_id"]) == (0, run_id), result
+    assert roles_of(fake) == ["planner", "builder", "builder", "tester"]
+    assert any("was killed before it ended; 1 process of it stopped" in text for text in result.json["warnings"])
+    assert team.leftovers() == {}
+    assert [(line["role"], line["outcome"]) for line in team.ledger()] == [
+        ("planner", "ok"), ("builder", "aborted"), ("builder", "ok"), ("tester", "ok")]
+    assert [(job["id"], job["status"]) for job in team.state()["jobs"]] == [(run_id, "ok")]
+    assert len({call.env["ORCH_ATTEMPT_ID"] for call in fake.calls}) == 4
+    assert list((team.home / "cache" / "running").iterdir()) == []
+
+
+@needs_proc
+def test_a_run_killed_with_two_roles_at_work_is_recorded_once_each(team, fake):
+    fake("claude", claude_ok("", run=STAY))
+    fake("codex", codex_ok("", run=STAY), codex_ok("42"))
+    process = team.start("--roles", "reviewer,critic", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "both at work")
+    assert sorted(row["role"] for row in team("status", "--json").json["running"]) == ["critic", "reviewer"]
+    assert " as critic, since " in team("status").out
+    process.kill()
+    process.communicate()
+    result = team("-a", "codex", "next")
+    assert result.out == "42\n" and result.err.count("1 process of it stopped") == 2
+    assert "orch runs resume" in result.err
+    assert sorted((line["role"] or "", line["outcome"]) for line in team.ledger()) == [
+        ("", "ok"), ("critic", "aborted"), ("reviewer", "aborted")]
+    assert [job["status"] for job in team.state()["jobs"]] == ["aborted", "ok"]
+    assert team.leftovers() == {} and list((team.home / "cache" / "running").iterdir()) == []
+
+
+@needs_proc
+def test_a_run_that_is_still_going_is_not_gone_on_with(team, fake):
+    fake("claude", claude_ok("", run=STAY))
+    process = team.start("--roles", "planner,tester", "make it")
+    wait_until(lambda: list(team.work.glob("up-*")), 30, "the planner at work")
+    (value,) = team("runs", "--json").json
+    assert value["status"] == "running" and value["roles"][0]["status"] == "running"
+    assert "still going" in one_line_error_after_notices(team("runs", "resume", value["id"]))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert team("runs", "--json").json[0]["status"] == "aborted"
+
+
+def one_line_error_after_notices(result):
+    """The last line of a refusal."""
+    assert (result.code, result.out) == (2, ""), result
+    return result.notices[-1]
+
+
+def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake):
+    fake("claude", claude_ok("", run=STAY), claude_ok("looked"), claude_ok("tested"))
+    fake("codex", codex_ok("criticised"))
+    process = team.start("--roles", "reviewer,critic,tester", "make it")
+    wait_until(lambda: list(team.work.glob("up-*")) and list(team.work.glob(".orch/runs/*/critic.md")), 30, "the critic done")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    run_id = team("runs", "--json").json[0]["id"]
+    result = team("runs", "resume", run_id, "--json")
+    assert result.code == 0 and sorted(roles_of(fake)) == ["critic", "reviewer", "reviewer", "tester"], result
+    assert [role["status"] for role in result.json["roles"]] == ["ok"] * 3
+
+
+def test_going_on_starts_nothing_inside_an_agent(team, fake):
+    run_id = stopped_run(team, fake)
+    assert "ORCH_DEPTH" in one_line_error(team("runs", "resume", run_id, env={"ORCH_DEPTH": "1"}))
+    assert team("runs", run_id, env={"ORCH_DEPTH": "1"}).code == 0

@@ -1,0 +1,663 @@
+"""Roles and teams: in order and at once, what is handed over, what is kept, what a failure stops."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import threading
+import time
+
+import pytest
+from conftest import (
+    claude_auth,
+    claude_error,
+    claude_limit,
+    claude_ok,
+    codex_auth,
+    codex_failed,
+    codex_ok,
+    codex_overloaded,
+    git,
+    needs_proc,
+    not_root,
+    one_line_error,
+    wait_until,
+)
+
+import orch as core
+
+ROLES = {
+    "planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
+    "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
+    "tester": {"prompt": "You test."},
+}
+TEAMS = {"full": ["planner", "builder", "tester"], "review": ["builder", "reviewer", "critic", "tester"], "pair": ["reviewer", "critic"]}
+
+
+def run_folder(orch):
+    """The folder of the only run."""
+    (folder,) = [path for path in (orch.work / ".orch" / "runs").iterdir() if path.is_dir()]
+    return folder
+
+
+def prompts(fake):
+    """{role: prompt as text} of all calls so far."""
+    return {call.env["ORCH_ROLE"]: call.prompt.decode() for call in fake.calls}
+
+
+def names(result):
+    """Roles and their statuses, as the result has them."""
+    return [(role["name"], role["status"]) for role in result.json["roles"]]
+
+
+def until(condition):
+    """Python for a fake's `run`: wait for a condition of the outside, fail after 20 s."""
+    return (f"import glob\nfor _ in range(1000):\n    if {condition}:\n        break\n    time.sleep(0.02)\n"
+            "else:\n    os._exit(9)\n")
+
+
+@pytest.fixture
+def team(orch):
+    """orch with roles in its config."""
+    orch.configure({"roles": ROLES, "teams": TEAMS})
+    return orch
+
+
+# === IN ORDER ============================================================
+
+def test_a_role_is_told_its_prompt_and_the_request_word_for_word(team, fake):
+    fake("claude", claude_ok("42"))
+    result = team("--role", "planner", "what ```is``` it?")
+    assert (result.code, result.out) == (0, "42\n"), result
+    prompt = fake.call.prompt.decode()
+    assert prompt.startswith("You plan.\n") and "what ```is``` it?" in prompt
+    assert fake.call.env["ORCH_ROLE"] == "planner" and "ORCH_ASSETS_DIR" not in fake.call.env
+    assert "## Handoff" not in prompt                   # nobody comes after it
+    assert team.ledger()[0]["role"] == "planner"
+
+
+def test_a_team_runs_its_roles_in_order_and_hands_over(team, fake):
+    fake("claude", claude_ok("The plan.\n## Handoff\nuse b.py"), claude_ok("tested"))
+    fake("codex", codex_ok("built\n## Handoff\nsee c.py"))
+    result = team("--json", "--team", "full", "make it")
+    assert result.code == 0, result
+    assert fake.names == ["claude", "codex", "claude"]
+    value = result.json
+    assert [(role["name"], role["status"], role["agent"]) for role in value["roles"]] == [
+        ("planner", "ok", "claude"), ("builder", "ok", "codex"), ("tester", "ok", "claude")]
+    assert value["run_id"] == value["task_id"] == run_folder(team).name
+    assert {line["task_id"] for line in team.ledger()} == {value["run_id"]}
+    assert [job["id"] for job in team.state()["jobs"]] == [value["run_id"]]
+    told = prompts(fake)
+    assert "use b.py" in told["builder"] and "The plan." not in told["builder"] and "## Handoff" in told["builder"]
+    assert "see c.py" in told["tester"] and "use b.py" in told["tester"]
+    assert (run_folder(team) / "planner.md").read_text() == "The plan.\n## Handoff\nuse b.py\n"
+    assert json.loads((run_folder(team) / "run.json").read_text())["status"] == "ok"
+    assert value["selection"] == {"by": "team", "team": "full", "roles": ["planner", "builder", "tester"], "reasons": ['team "full"']}
+    assert [attempt["agent"] for attempt in value["attempts"]] == ["claude", "codex", "claude"]
+    assert value["usage"]["billable"] == sum(role["usage"]["billable"] for role in value["roles"])
+
+
+def test_the_report_names_each_role(team, fake):
+    fake("claude", claude_ok("my plan"), claude_ok("my tests"))
+    result = team("--roles", "planner, tester", "make it")
+    assert result.out == "# planner (claude)\n\nmy plan\n\n# tester (claude)\n\nmy tests\n"
+    assert [line for line in result.notices if "done" not in line] == ["orch: [1/2] planner (claude) ...", "orch: [2/2] tester (claude) ..."]
+    assert [line.partition(" done in ")[0] for line in result.notices if "done" in line] == [
+        "orch: [1/2] planner (claude)", "orch: [2/2] tester (claude)"]
+    assert "tokens" in result.err
+
+
+def test_usage_groups_a_team_by_role_and_by_task(team, fake):
+    fake("claude", claude_ok("1"), claude_ok("2"))
+    value = team("--json", "--roles", "planner,tester", "make it").json
+    assert {row["role"] for row in team("usage", "--by", "role", "--json").json} == {"planner", "tester"}
+    assert [(row["task"], row["attempts"]) for row in team("usage", "--by", "task", "--json").json] == [(value["run_id"], 2)]
+
+
+def test_attempt_ids_of_one_team_differ(team, fake):
+    fake("claude", claude_error(), claude_ok("1"))
+    fake("codex", codex_ok("2"))
+    team("--roles", "planner,tester", "make it")
+    ids = [call.env["ORCH_ATTEMPT_ID"] for call in fake.calls]
+    assert len(set(ids)) == 3 and len({one.rpartition(".")[0] for one in ids}) == 1
+
+
+def test_events_name_their_role(team, fake):
+    fake("claude", claude_ok("1"), claude_ok("2"))
+    events = team("--events", "--roles", "planner,tester", "make it").events
+    assert events[0]["type"] == "start" and events[0]["roles"] == ["planner", "tester"]
+    assert events[-1]["type"] == "result" and events[-1]["status"] == "ok"
+    of_roles = [event for event in events if event["type"] in ("route", "attempt_start", "attempt_end", "role_end")]
+    assert [(e["type"], e["role"], e["step"], e["of"]) for e in of_roles] == [
+        (kind, role, step, 2) for step, role in ((1, "planner"), (2, "tester"))
+        for kind in ("route", "attempt_start", "attempt_end", "role_end")]
+    assert all(event["task_id"] == events[0]["task_id"] and event["at"] for event in events)
+
+
+def test_the_fourth_handoff_is_cut_so_that_the_total_fits(team, fake):
+    fake("claude", *[claude_ok(f"## Handoff\n{letter * 1900}") for letter in "abcd"], claude_ok("end"))
+    team.configure({"roles": {**{f"r{n}": {"prompt": "x"} for n in range(5)}}, "pipeline": {"handoff_chars": 6000}})
+    assert team("--roles", "r0,r1,r2,r3,r4", "make it").code == 0
+    last = prompts(fake)["r4"]
+    for letter in "dcb":
+        assert letter * 1900 in last
+    assert 100 < last.count("a" * 10) * 10 < 300 and "[...]" in last     # what was left of 6,000
+    fake("claude", *[claude_ok(f"## Handoff\n{letter * 1900}") for letter in "abcd"], claude_ok("end"))
+    team.configure({"roles": {**{f"r{n}": {"prompt": "x"} for n in range(5)}}, "pipeline": {"handoff_chars": 2000}})
+    team("--roles", "r0,r1,r2,r3,r4", "make it")
+    last = prompts(fake)["r4"]
+    assert "d" * 1900 in last and "c" * 101 not in last and "b" * 10 not in last
+
+
+def test_a_later_role_is_told_what_has_changed_and_a_reader_the_diff(team, fake, repo):
+    fake("codex", codex_ok("built", write={str(repo / "new.txt"): "a line of it\n"}))
+    fake("claude", claude_ok("fine"), claude_ok("tested"))
+    result = team("--json", "--roles", "builder,reviewer,tester", "make it")
+    told = prompts(fake)
+    assert "new.txt" not in told["builder"]
+    assert "new.txt" in told["reviewer"] and "+a line of it" in told["reviewer"]
+    assert "new.txt" in told["tester"] and "+a line of it" not in told["tester"]
+    assert result.json["changed_files"] == ["new.txt"]
+
+
+def test_a_reader_reads_whatever_the_options_say(team, fake):
+    fake("codex", codex_ok("fine"))
+    team("--role", "critic", "--access", "full", "look")
+    assert "read-only" in " ".join(fake.call.argv)
+
+
+def test_a_role_has_its_agent_model_effort_context_and_arguments(orch, fake):
+    orch.configure({"contexts": {"lean": {"codex": ["--lean"]}}, "rules": [{"keywords": ["make"], "agent": "claude", "model": "rules"}],
+                    "roles": {"r": {"prompt": "x", "agent": "codex", "model": "mine", "effort": "high", "context": "lean",
+                                    "agent_args": {"codex": ["--extra"], "claude": ["--other"]}, "access": "read"}}})
+    fake("codex", codex_ok())
+    value = orch("--json", "--role", "r", "make it").json
+    argv = fake.call.argv
+    assert {"mine", "--lean", "--extra"} <= set(argv) and "--other" not in argv and "rules" not in argv
+    assert "read-only" in " ".join(argv) and any("high" in word for word in argv)
+    assert value["roles"][0]["agent"] == "codex"
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--role", "planner", "--team", "full"], "exclude"),
+    (["--roles", "planner", "--auto"], "exclude"),
+    (["--auto", "--no-auto"], "exclude"),
+    (["--roles", "planner,"], "--roles"),
+    (["--roles", ""], "--roles"),
+    (["--roles", "planner,planner"], "share a file"),
+    (["--role", "planer"], 'did you mean "planner"?'),
+    (["--roles", "planner,testr"], 'did you mean "tester"?'),
+    (["--team", "fulll"], 'did you mean "full"?'),
+    (["--role", "zzz\x1b[31m"], "known: planner"),
+])
+def test_wrong_roles_are_refused_before_anything_starts(team, fake, options, words):
+    fake("claude")
+    line = one_line_error(team(*options, "x"))
+    assert words in line and "\x1b" not in line
+    assert not (team.work / ".orch").exists()
+
+
+def test_a_team_that_names_a_role_twice_is_refused(orch, fake):
+    orch.configure({"roles": ROLES, "teams": {"twice": ["planner", "planner"]}})
+    fake("claude")
+    assert "share a file" in one_line_error(orch("--team", "twice", "x"))
+
+
+@pytest.mark.parametrize("name", ["a.failed", "A.FAILED"])
+def test_a_role_that_would_pass_for_a_failed_one_is_refused(orch, fake, name):
+    orch.configure({"roles": {name: {"prompt": "x"}}})
+    fake("claude")
+    assert ".failed" in one_line_error(orch("hi"))
+
+
+def test_without_a_role_in_the_config_the_error_says_how_to_get_some(orch, fake):
+    fake("claude")
+    assert "orch init" in one_line_error(orch("--team", "full", "x"))
+
+
+# === AT ONCE =============================================================
+
+def test_two_readers_run_at_once_and_the_report_keeps_the_order_of_the_plan(team, fake):
+    """The first ends only when the second's answer is kept: one after the other they would never end."""
+    fake("claude", claude_ok("from the reviewer", run=until("glob.glob('.orch/runs/*/critic.md')")))
+    fake("codex", codex_ok("from the critic"))
+    result = team("--json", "--team", "pair", "look")
+    assert result.code == 0, result
+    assert names(result) == [("reviewer", "ok"), ("critic", "ok")]
+    answer = result.json["answer"]
+    assert 0 <= answer.index("from the reviewer") < answer.index("from the critic")
+    assert [attempt["agent"] for attempt in result.json["attempts"]] == ["claude", "codex"]
+    told = prompts(fake)
+    assert "from the critic" not in told["reviewer"] and "from the reviewer" not in told["critic"]
+
+
+def test_no_more_run_at_once_than_allowed_and_all_of_a_batch_see_the_same(team, fake):
+    """Each enters, waits until it has seen a second one inside, and fails if it sees a third."""
+    inside = ("os.makedirs('in', exist_ok=True)\nme = 'in/%d' % os.getpid()\nopen(me, 'w').close()\n"
+              "for turn in range(1000):\n    count = len(os.listdir('in'))\n    if count > 2:\n        os._exit(9)\n"
+              "    if (count == 2 or os.path.exists('met')) and turn > 5:\n        break\n    time.sleep(0.02)\nelse:\n    os._exit(8)\n"
+              "open('met', 'w').close()\nos.unlink(me)\n")
+    team.configure({"roles": {name: {"prompt": "x", "writes": False} for name in "abcd"}, "pipeline": {"max_parallel": 2}})
+    fake("claude", *[claude_ok(f"## Handoff\nsaid {number}", run=inside) for number in range(4)])
+    result = team("--json", "--no-failover", "--roles", "a,b,c,d", "look")
+    assert names(result) == [(name, "ok") for name in "abcd"], result
+    assert not any("said" in prompt for prompt in prompts(fake).values())
+
+
+def test_one_at_once_is_one_after_the_other(team, fake):
+    team.configure({"roles": {name: {"prompt": "x", "writes": False} for name in "ab"}, "pipeline": {"max_parallel": 1}})
+    alone = "os.mkdir('alone')\ntime.sleep(0.1)\nos.rmdir('alone')\n"
+    fake("claude", claude_ok("1", run=alone), claude_ok("2", run=alone))
+    assert team("--no-failover", "--roles", "a,b", "look").code == 0
+
+
+def test_a_role_limited_in_a_batch_fails_over_alone_and_cools_its_agent_for_later_ones(team, fake):
+    fake("claude", claude_limit(time.time() + 3600))
+    fake("codex", codex_ok("built"), codex_ok("looked"), codex_ok("looked"), codex_ok("tested"))
+    result = team("--json", "--team", "review", "make it")
+    assert result.code == 0, result
+    assert [role["agent"] for role in result.json["roles"]] == ["codex"] * 4
+    assert sorted(fake.names) == ["claude", "codex", "codex", "codex", "codex"]
+    assert "claude" in team.state()["cooldowns"]
+    assert fake.calls[-1].env["ORCH_ROLE"] == "tester"
+    assert any(line.startswith("orch: [2/4] reviewer: claude: You've hit your session limit") for line in result.notices)
+
+
+@needs_proc
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_all_that_run_at_once(team, fake, signum):
+    stay = "import signal\nopen('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    fake("claude", claude_ok("1", run=stay))
+    fake("codex", codex_ok("2", run=stay))
+    process = team.start("--json", "--roles", "reviewer,critic,tester", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.send_signal(signum)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == -signum
+    value = json.loads(out)
+    assert (value["status"], value["exit_code"]) == ("aborted", 128 + signum)
+    assert [(role["name"], role["status"]) for role in value["roles"]] == [("reviewer", "aborted"), ("critic", "aborted"), ("tester", "skipped")]
+    assert team.leftovers() == {}
+    assert [line["outcome"] for line in team.ledger()] == ["aborted", "aborted"]
+    assert [job["status"] for job in team.state()["jobs"]] == ["aborted"]
+    assert list((team.home / "cache" / "running").iterdir()) == []
+
+
+@needs_proc
+def test_a_second_signal_kills_all_at_once(team, fake):
+    stay = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    fake("claude", claude_ok("1", run=stay))
+    fake("codex", codex_ok("2", run=stay))
+    process = team.start("--team", "pair", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT and team.leftovers() == {}
+
+
+def test_a_time_limit_holds_for_the_whole_team(team, fake):
+    fake("claude", claude_ok("1", run="time.sleep(60)"))
+    result = team("--json", "--roles", "planner,tester", "--deadline", "1s", "look")
+    assert (result.code, names(result)) == (124, [("planner", "failed"), ("tester", "skipped")])
+
+
+# === FAILURES ============================================================
+
+def test_a_failed_reviewer_stops_the_tester_and_leaves_the_builders_artifact(team, fake):
+    fake("codex", codex_ok("built\n## Handoff\nall of it"), codex_ok("criticised"))
+    fake("claude", claude_error())
+    result = team("--json", "--no-failover", "--team", "review", "make it")
+    assert (result.code, result.json["status"]) == (1, "failed")
+    assert names(result) == [("builder", "ok"), ("reviewer", "failed"), ("critic", "ok"), ("tester", "skipped")]
+    assert result.json["error"].startswith("reviewer: claude: ") and "orch runs resume" in result.json["error"]
+    folder = run_folder(team)
+    assert (folder / "builder.md").read_text() == "built\n## Handoff\nall of it\n"
+    assert (folder / "critic.md").exists() and not (folder / "reviewer.md").exists() and not (folder / "tester.md").exists()
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    assert [job["status"] for job in team.state()["jobs"]] == ["failed"]
+
+
+def test_what_a_failed_role_said_is_kept_apart(team, fake):
+    fake("codex", codex_failed(said="I got half way."))
+    result = team("--json", "--no-failover", "--role", "builder", "make it")
+    assert result.code == 1
+    assert (run_folder(team) / "builder.failed.md").read_text() == "I got half way.\n"
+    assert result.json["roles"][0]["artifact"].endswith("/builder.failed.md")
+
+
+def test_a_failure_that_may_be_passed_over_stops_nothing(orch, fake):
+    orch.configure({"roles": {**ROLES, "reviewer": {**ROLES["reviewer"], "on_failure": "continue"}}})
+    fake("claude", claude_error(), claude_ok("tested"))
+    result = orch("--json", "--no-failover", "--roles", "reviewer,tester", "make it")
+    assert (result.code, result.json["answer"]) == (0, "tested")
+    assert names(result) == [("reviewer", "failed"), ("tester", "ok")]
+    assert "This role failed" in prompts(fake)["tester"]
+    fake("claude", claude_error())
+    assert orch("--no-failover", "--role", "reviewer", "make it").code == 1
+
+
+def test_a_team_at_its_limits_says_when_to_come_back(team, fake):
+    reset = int(time.time()) + 3600
+    fake("claude", claude_limit(reset))
+    result = team("--json", "--roles", "planner,tester", "make it")
+    assert (result.code, result.json["status"]) == (75, "unavailable")
+    assert result.json["retry_at"] and result.json["error"].startswith("planner: ")
+
+
+# === CAPABILITIES, READINESS =============================================
+
+ART = {"roles": {"artist": {"prompt": "You draw.", "capability": "image"}, "planner": {"prompt": "You plan."}},
+       "agents": {"codex": {"capabilities": ["image"]}}}
+
+
+def test_what_an_artist_makes_is_what_lies_in_its_directory(orch, fake):
+    orch.configure(ART)
+    draw = ("folder = os.environ['ORCH_ASSETS_DIR']\nos.makedirs(folder + '/sub')\n"
+            "for name in ('b.png', 'a.png', 'sub/c.png'):\n    open(folder + '/' + name, 'w').close()\n"
+            "os.symlink('/etc/passwd', folder + '/passwd.png')\nos.symlink('/etc', folder + '/etc')\nos.mkfifo(folder + '/pipe.png')\n")
+    fake("codex", codex_ok("I drew a.png, b.png and also nothing.png", run=draw))
+    value = orch("--json", "--role", "artist", "a cat").json
+    folder = run_folder(orch) / "assets" / "artist"
+    wanted = [str(folder / name) for name in ("a.png", "b.png", "sub/c.png")]
+    assert value["assets"] == value["roles"][0]["assets"] == wanted
+    assert fake.call.env["ORCH_ASSETS_DIR"] == str(folder) and str(folder) in fake.call.prompt.decode()
+
+
+def test_an_assets_directory_that_was_swapped_for_a_link_has_no_assets(orch, fake):
+    orch.configure(ART)
+    fake("codex", codex_ok("done", run="folder = os.environ['ORCH_ASSETS_DIR']\nos.rmdir(folder)\nos.symlink('/etc', folder)\n"))
+    assert orch("--json", "--role", "artist", "a cat").json["assets"] == []
+
+
+def test_a_capability_never_fails_over(orch, fake):
+    orch.configure(ART)
+    fake("codex", codex_overloaded())
+    fake("claude")
+    result = orch("--role", "artist", "a cat")
+    assert (result.code, fake.names) == (1, ["codex"])
+
+
+@pytest.mark.parametrize(("trouble", "code", "words"), [
+    ("logged out", 77, "logged in"), ("cooling", 75, "at its limit"), ("missing", 127, "installed"), ("unable", 2, "capability"),
+])
+def test_an_artist_that_is_not_ready_is_refused_before_the_first_role_starts(orch, fake, trouble, code, words):
+    orch.configure({**ART, "agents": {} if trouble == "unable" else ART["agents"],
+                    **({"roles": {**ART["roles"], "artist": {"prompt": "x", "capability": "image", "agent": "mine"}},
+                        "agents": {"mine": {"command": ["mine"], "capabilities": []}}} if trouble == "unable" else {})})
+    fake("claude")
+    if trouble != "missing":
+        fake("codex")
+    if trouble == "logged out":
+        fake.log_out("codex")
+    if trouble == "cooling":
+        orch("cooldown", "set", "codex", "1h")
+    result = orch("--json", "--roles", "planner,artist", "a cat")
+    assert (result.code, fake.names) == (code, []), result
+    assert words in result.json["error"]
+    assert (result.json["retry_at"] is not None) == (trouble == "cooling")
+
+
+def test_a_login_check_is_believed_for_a_minute(orch, fake):
+    orch.configure(ART)
+    fake("codex", codex_ok(), codex_ok())
+    orch("--role", "artist", "a cat")
+    orch("--role", "artist", "a dog")
+    assert fake.login_checks == ["codex"]
+    path = orch.home / "cache" / "readiness.json"
+    cached = json.loads(path.read_text())
+    cached["codex"]["at"] -= 61
+    path.write_text(json.dumps(cached))
+    fake("codex", codex_ok())
+    orch("--role", "artist", "a cow")
+    assert fake.login_checks == ["codex"] * 2
+
+
+def test_an_agent_that_says_what_it_can_is_taken_before_one_that_says_nothing(orch, fake):
+    orch.configure(ART)
+    fake("claude")
+    fake("codex", codex_ok())
+    assert orch("--role", "artist", "a cat").code == 0 and fake.names == ["codex"]
+    orch.configure({**ART, "agents": {}})
+    fake("claude", claude_ok())
+    assert orch("--role", "artist", "a cat").code == 0 and fake.names == ["codex", "claude"]
+
+
+def test_orch_agents_shows_readiness(orch, fake):
+    orch.configure(ART)
+    fake("claude")
+    fake("codex")
+    fake.log_out("claude")
+    rows = {row["agent"]: row for row in orch("agents", "--json").json}
+    assert (rows["codex"]["ready"], rows["codex"]["capabilities"]) == (True, ["image"])
+    assert (rows["claude"]["ready"], rows["claude"]["capabilities"]) == (False, None)
+    assert rows["gemini"]["ready"] is False
+    shown = orch("agents").out
+    assert "image" in next(line for line in shown.splitlines() if line.startswith("codex"))
+
+
+# === --auto ==============================================================
+
+AUTO = {"roles": ROLES, "auto": {"enabled": True, "rules": [{"role": "planner", "keywords": ["plan"]},
+                                                             {"role": "tester", "keywords": ["tests"], "priority": 2}]}}
+
+
+def test_auto_picks_roles_and_says_why(orch, fake):
+    orch.configure(AUTO)
+    fake("claude", claude_ok("1"), claude_ok("2"))
+    value = orch("--json", "write the tests, then plan the rest").json
+    assert [role["name"] for role in value["roles"]] == ["planner", "tester"]
+    assert value["selection"] == {"by": "auto", "roles": ["planner", "tester"], "team": None,
+                                  "reasons": ['planner: "plan"', 'tester: "tests"']}
+
+
+def test_a_question_runs_plainly_and_the_result_says_so(orch, fake):
+    orch.configure(AUTO)
+    fake("claude", claude_ok("42"))
+    result = orch("--json", "what do the tests do?")
+    assert result.json["selection"]["reasons"] == ["a question picks no role"]
+    assert (result.json["answer"], result.json["run_id"], result.json["roles"]) == ("42", None, None)
+    assert fake.call.prompt == b"what do the tests do?" and not (orch.work / ".orch").exists()
+
+
+def test_auto_is_asked_for_or_switched_off(orch, fake):
+    orch.configure({**AUTO, "auto": {**AUTO["auto"], "enabled": False}})
+    fake("claude", claude_ok(), claude_ok(), claude_ok())
+    assert "selection" not in orch("--json", "write tests").json
+    assert names(orch("--json", "--auto", "write tests")) == [("tester", "ok")]
+    orch.configure(AUTO)
+    assert "selection" not in orch("--json", "--no-auto", "write tests").json
+
+
+def test_a_role_asked_for_by_name_beats_auto(orch, fake):
+    orch.configure(AUTO)
+    fake("claude", claude_ok())
+    assert names(orch("--json", "--role", "planner", "write tests")) == [("planner", "ok")]
+
+
+# === FILES ===============================================================
+
+def test_artifacts_are_the_owners_alone_and_git_does_not_see_them(team, fake, repo):
+    fake("claude", claude_ok("1"))
+    old = os.umask(0)
+    try:
+        team("--role", "planner", "make it")
+    finally:
+        os.umask(old)
+    folder = run_folder(team)
+    assert (folder.parent / ".gitignore").read_text() == "*\n"
+    assert git("status", "--porcelain", cwd=repo) == ""
+    assert not any(path.name.endswith(".new") for path in folder.iterdir())
+    for path in [folder, *folder.iterdir()]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_artifacts_lie_at_the_top_of_the_checkout(team, fake, repo):
+    (repo / "deep").mkdir()
+    fake("claude", claude_ok("1"))
+    team("--role", "planner", "make it", cwd=repo / "deep")
+    assert run_folder(team).parent == repo / ".orch" / "runs" and not (repo / "deep" / ".orch").exists()
+
+
+@pytest.mark.parametrize("link", [".orch", ".orch/runs"])
+def test_a_link_on_the_way_to_the_artifacts_is_refused(team, fake, link, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    path = team.work / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(outside)
+    fake("claude")
+    assert "link" in one_line_error(team("--role", "planner", "make it"))
+    assert list(outside.iterdir()) == [] and fake.calls == []
+
+
+def test_a_link_that_an_agent_puts_there_is_not_followed(team, fake, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    swap = f"import shutil\n(folder,) = [p for p in os.scandir('.orch/runs') if p.is_dir()]\nshutil.rmtree(folder.path)\nos.symlink({str(outside)!r}, folder.path)\n"
+    fake("claude", claude_ok("the answer", run=swap), claude_ok("tested"))
+    result = team("--json", "--roles", "planner,tester", "make it")
+    assert result.code == 0 and "the answer" in result.json["answer"], result
+    assert list(outside.iterdir()) == []
+    assert any("link" in text for text in result.json["warnings"])
+
+
+def test_no_room_for_artifacts_costs_a_warning_and_not_the_answer(team, fake):
+    (team.work / ".orch").write_text("a file")
+    fake("claude", claude_ok("plan\n## Handoff\nuse b.py"), claude_ok("tested"))
+    result = team("--json", "--roles", "planner,tester", "make it")
+    assert result.code == 0 and "tested" in result.json["answer"]
+    assert [role["artifact"] for role in result.json["roles"]] == [None, None]
+    assert len(result.json["warnings"]) == 1 and ".orch" in result.json["warnings"][0]
+    assert "use b.py" in prompts(fake)["tester"]
+
+
+@not_root
+def test_a_checkout_that_may_not_be_written_costs_a_warning(team, fake):
+    team.work.chmod(0o500)
+    fake("claude", claude_ok("42"))
+    result = team("--role", "planner", "make it")
+    team.work.chmod(0o700)
+    assert result.out == "42\n" and "not kept" in result.err
+
+
+def test_a_home_that_cannot_be_written_is_told_once(team, fake, tmp_path):
+    home = tmp_path / "file"
+    home.write_text("x")
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"roles": ROLES}))
+    fake("claude", claude_ok("1"), claude_ok("2"))
+    result = team("--json", "--config", str(config), "--roles", "planner,tester", "make it", env={"ORCH_HOME": str(home)})
+    assert result.code == 0 and len(result.json["warnings"]) == 1, result
+
+
+def test_a_plain_run_creates_no_orch_folder(team, fake, repo):
+    fake("claude", claude_ok("42"))
+    value = team("--json", "hi").json
+    assert not (repo / ".orch").exists()
+    assert not {"run_id", "roles", "assets", "selection"} & set(value)
+
+
+def test_two_teams_at_once_in_one_project(team, fake):
+    meet = "open('up-%d' % os.getpid(), 'w').close()\n" + until("len(glob.glob('up-*')) >= 2")
+    fake("claude", claude_ok("1", run=meet), claude_ok("2", run=meet))
+    runs = [team.start("--json", "--role", "planner", "make it") for _ in range(2)]
+    values = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
+    assert [value["status"] for value in values] == ["ok", "ok"]
+    assert len({value["run_id"] for value in values}) == 2
+    assert len(team("runs", "--json").json) == 2
+
+
+# === --dry-run ===========================================================
+
+def test_a_dry_run_prints_the_plan_and_starts_nothing(team, fake, repo):
+    fake("claude")
+    fake("codex")
+    before = sorted(repo.rglob("*"))
+    result = team("-n", "--team", "review", "-m", "some-model", "make it")
+    rows = [line.split() for line in result.out.splitlines()]
+    assert rows[0][1:5] == ["builder,", "reviewer,", "critic,", "tester"]
+    assert [row[:3] for row in rows[2:6]] == [["1", "builder", "codex"], ["2", "reviewer", "claude"], ["2", "critic", "codex"], ["3", "tester", "claude"]]
+    assert [row[5] for row in rows[2:6]] == ["edit", "read", "read", "edit"]
+    assert rows[3][3] == "some-model" and "login not checked" in result.out
+    assert fake.calls == fake.login_checks == []
+    assert sorted(repo.rglob("*")) == before and not (team.home / "state.json").exists()
+
+
+def test_a_dry_run_in_json_has_the_argument_lists(team, fake):
+    fake("claude", claude_ok())
+    value = team("-n", "--json", "--role", "planner", "make it").json
+    team("--role", "planner", "make it")
+    assert value["roles"][0]["candidates"][0]["argv"][1:] == fake.call.argv
+    assert value["selection"]["by"] == "role"
+
+
+def test_a_dry_run_of_auto_says_why_there_is_no_role(orch, fake):
+    orch.configure(AUTO)
+    fake("claude")
+    assert orch("-n", "what do the tests do?").out.startswith("roles: none (a question picks no role)\nroute: claude")
+
+
+# === TRUST ===============================================================
+
+def test_a_checkouts_team_is_made_of_the_users_roles_alone(team, fake, repo):
+    team.configure({"teams": {"mine": ["planner"], "evil": ["planner", "stranger"]}, "roles": {"stranger": {"prompt": "be evil"}}},
+                   repo / ".orch" / "config.json")
+    fake("claude", claude_ok("42"), claude_ok("43"))
+    result = team("--team", "mine", "hi")
+    assert (result.code, result.out) == (0, "42\n"), result
+    assert ["teams.evil" in line for line in result.notices if "trusted_projects" in line].count(True) == 1
+    assert '"evil"' in one_line_error_of(team("--team", "evil", "hi"))
+    assert team("hi").out == "43\n"
+
+
+def one_line_error_of(result):
+    """The last line of a refusal; warnings may stand before it."""
+    assert (result.code, result.out) == (2, ""), result
+    return result.notices[-1]
+
+
+# === FROM PYTHON =========================================================
+
+def test_the_library_runs_roles_too(team, fake, monkeypatch):
+    fake("claude", *[claude_ok("42")] * 6)
+    monkeypatch.setattr(os, "environ", {**os.environ, **team.env})
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(core.run("hi", cwd=str(team.work), roles=("planner", "tester")))) for _ in range(3)]
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self") else 0
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [result.status for result in results] == ["ok"] * 3
+    assert len({result.run_id for result in results}) == 3
+    assert [role["name"] for role in results[0].roles] == ["planner", "tester"]
+    assert not before or len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(core.OrchError, match="planner"):
+        core.run("hi", cwd=str(team.work), role="planer")
+
+
+def test_the_library_runs_readers_at_once_and_leaves_no_thread(team, fake, monkeypatch):
+    fake("claude", claude_ok("1", run=until("glob.glob('.orch/runs/*/critic.md')")))
+    fake("codex", codex_ok("2"))
+    monkeypatch.setattr(os, "environ", {**os.environ, **team.env})
+    before = threading.active_count()
+    assert core.run("hi", cwd=str(team.work), team="pair").status == "ok"
+    assert threading.active_count() == before
+
+
+def test_an_agent_that_orch_started_starts_no_team(team, fake):
+    fake("claude")
+    assert "ORCH_DEPTH" in one_line_error(team("--role", "planner", "x", env={"ORCH_DEPTH": "1"}))
+
+
+def test_nobody_logged_in_is_77_and_nobody_installed_127(team, fake):
+    fake("claude", claude_auth())
+    fake("codex", codex_auth())
+    assert team("--role", "planner", "x").code == 77
+    for name in ("claude", "codex"):
+        (team.agents / name).unlink()
+    assert team("--role", "planner", "x").code == 127

@@ -1,0 +1,294 @@
+"""What a person at a terminal sees: tables that fit, colours, bars, the live line, and a terminal left as it was.
+
+Tables are read off a pty. The live line is looked at where a person would see it: on the screen of tmux.
+"""
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+from conftest import claude_ok, wait_until
+
+import orch as o
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def on_terminal(orch, *args, columns=80, env=None):
+    """What a command shows on a terminal so wide, line ends made plain; with its exit status."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = orch.start(*args, stdout=follower, stderr=subprocess.DEVNULL, env={"TERM": "xterm", **(env or {})})
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            data = os.read(leader, 65536)
+        except OSError:    # so Linux ends a terminal
+            break
+        if not data:
+            break
+        shown += data
+    os.close(leader)
+    return process.wait(timeout=20), shown.decode().replace("\r\n", "\n")
+
+
+def job(number, prompt, status="ok"):
+    return {"id": f"20261201T00000{number}-0000000{number}", "at": "2026-12-01T00:00:00Z", "status": status, "agent": "claude",
+            "attempts": 1, "prompt": prompt}
+
+
+def with_jobs(orch, *jobs):
+    orch.home.mkdir(parents=True, exist_ok=True)
+    orch.configure(o.json.dumps({"version": 1, "cooldowns": {}, "limit_counts": {}, "jobs": list(jobs)}),
+                   orch.home / "state.json")
+
+
+def with_usage(orch, *days):
+    """A ledger with one attempt for each (day, input tokens)."""
+    lines = [{"at": f"{day}T12:00:00Z", "task_id": f"t{tokens}", "agent": "claude", "model": None, "outcome": "ok",
+              "error_class": None, "usage": {"input_tokens": tokens, "output_tokens": 0, "cache_read_tokens": 0},
+              "cost_usd": None, "duration_ms": 1, "prompt_chars": 1, "project": "/p", "role": None, "kind": "run"}
+             for day, tokens in days]
+    orch.configure("".join(o.json.dumps(line) + "\n" for line in lines), orch.home / "usage.jsonl")
+
+
+# --- tables --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 132])
+def test_a_table_fits_the_window(orch, columns):
+    with_jobs(orch, job(1, "a long prompt " * 12), job(2, "日本語の長い文章" * 10), job(3, "short"))
+    code, shown = on_terminal(orch, "jobs", columns=columns, env={"NO_COLOR": "1"})
+    lines = shown.splitlines()
+    assert (code, len(lines)) == (0, 4)
+    assert max(map(o.columns_of, lines)) <= columns
+    assert max(map(o.columns_of, lines[1:])) >= columns - 1    # and uses it: a wide character may not fit
+    assert lines[1].split()[-1] == "short"
+
+
+def test_a_pipe_gets_whole_cells_and_no_escapes(orch):
+    prompt = "a long prompt " * 12
+    with_jobs(orch, job(1, prompt), job(2, "b", "failed"))
+    result = orch("jobs", env={"TERM": "xterm-256color", "COLUMNS": "40"})
+    assert prompt.strip() in result.out and "\x1b" not in result.out
+
+
+def test_columns_stay_aligned_beside_wide_characters_and_marks(orch):
+    for model in ("日本", "e\u0301", "plain"):
+        assert orch("cooldown", "set", f"claude:{model}", "1h").code == 0
+    rows = orch("cooldown", "list").out.splitlines()
+    starts = {o.columns_of(row[:re.search("cooling|until", row).start()]) for row in rows}
+    assert len(rows) == 4 and len(starts) == 1, rows
+
+
+@pytest.mark.parametrize(("env", "coloured"), [
+    ({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False), ({"TERM": None}, False)])
+def test_colours_are_for_terminals_that_want_them(orch, env, coloured):
+    with_jobs(orch, job(1, "a", "failed"), job(2, "b"))
+    code, shown = on_terminal(orch, "jobs", env=env)
+    assert code == 0
+    assert ("\x1b[31mfailed\x1b[0m" in shown) == coloured == ("\x1b[32mok\x1b[0m" in shown)
+    assert coloured or "\x1b" not in shown
+    assert ESCAPE.sub("", shown) == orch("jobs").out
+
+
+def test_no_cell_brings_its_own_escapes(orch):
+    with_jobs(orch, job(1, "\x1b[31mred\x07 \x9b2J"))
+    assert "\x1b[31mred" not in on_terminal(orch, "jobs")[1]
+
+
+def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
+    with_usage(orch, ("2026-11-28", 1000), ("2026-11-29", 4000), ("2026-11-30", 0))
+    code, shown = on_terminal(orch, "usage", "--by", "day", columns=120)
+    bars = [line.count("█") for line in shown.splitlines()]
+    assert code == 0 and bars == [0, 7, 30, 0, 0]    # a quarter of 30 columns is 7 and a half
+    assert "▌" in shown.splitlines()[1]
+    piped = orch("usage", "--by", "day").out
+    assert "█" not in piped
+    assert [line.split() for line in piped.splitlines()] == [re.sub("[█▌]", "", line).split() for line in shown.splitlines()]
+    narrow = on_terminal(orch, "usage", "--by", "day", columns=70)[1]
+    assert max(map(o.columns_of, narrow.splitlines())) <= 70
+
+
+# --- the live line, on a screen ------------------------------------------
+
+
+class Tmux:
+    """One window of a tmux of its own."""
+
+    def __init__(self, folder, columns):
+        self.socket = str(folder / "tmux")
+        self("-f", "/dev/null", "new-session", "-d", "-s", "t", "-x", str(columns), "-y", "20",
+             "env -i PATH=/usr/bin:/bin TERM=screen PS1='$ ' bash --norc -i")
+
+    def __call__(self, *words):
+        return subprocess.run(["tmux", "-S", self.socket, *words], capture_output=True, text=True, check=True, timeout=20,
+                              env={"PATH": "/usr/bin:/bin", "TERM": "xterm", "LANG": "C.UTF-8"}).stdout
+
+    def type(self, line):
+        self("send-keys", "-t", "t", "-l", line + "\n")
+
+    def screen(self):
+        """The lines that are not blank, those scrolled away included."""
+        return [line.rstrip() for line in self("capture-pane", "-p", "-S", "-", "-t", "t").splitlines() if line.strip()]
+
+    def sees(self, pattern):
+        """Wait until a line matches; return it."""
+        return wait_until(lambda: next((line for line in self.screen() if re.search(pattern, line)), None), timeout=20, what=pattern)
+
+
+@pytest.fixture
+def tmux(tmp_path):
+    if shutil.which("tmux") is None:
+        pytest.skip("needs tmux")
+    opened = []
+
+    def start(columns=80):
+        opened.append(Tmux(tmp_path, columns))
+        return opened[-1]
+    yield start
+    for one in opened:
+        one("kill-server")
+
+
+def as_typed(orch, *words):
+    """A command line that starts orch in the test's surroundings."""
+    script = orch.base / "o"
+    script.write_text("#!/bin/sh\n" + "".join(f"export {name}='{text}'\n" for name, text in orch.env.items())
+                      + f"export TERM=screen\ncd '{orch.work}'\nexec '{orch.program}' \"$@\"\n")
+    script.chmod(0o755)
+    return f"{script} {' '.join(words)}"
+
+
+def event(block, message="m1", tokens=1500):
+    return o.json.dumps({"type": "assistant", "message": {
+        "id": message, "content": [block], "usage": {"input_tokens": tokens, "output_tokens": 0}}})
+
+
+def at_work(orch, tool="src/app.py"):
+    """A step of a fake that edits a file, and ends when the test says so."""
+    gate = orch.base / "gate"
+    tool_use = event({"type": "tool_use", "name": "Edit", "input": {"file_path": tool}})
+    done = claude_ok("the answer")
+    wait = f"print({tool_use!r}, flush=True)\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)\n"
+    return {**done, "stdout": "", "run": wait + f"put(1, {done['stdout']!r}.encode('latin-1'))"}, gate
+
+
+def test_the_live_line_tells_who_how_long_what_and_tokens_and_is_gone_at_the_end(orch, fake, tmux):
+    step, gate = at_work(orch)
+    fake("claude", step)
+    window = tmux(80)
+    window.type("clear; " + as_typed(orch, "hi") + "; echo status $?")
+    line = window.sees(r"claude · .*app\.py")
+    assert re.fullmatch(r"claude · \d+ s · editing app\.py · 1\.5k tokens", line), line
+    window.sees(r"claude · 2 s")    # it ticks
+    gate.touch()
+    window.sees("status 0")
+    assert window.screen()[-3:-1] == ["the answer", "status 0"] or window.screen()[-2:] == ["the answer", "status 0"], window.screen()
+    assert not any("·" in line for line in window.screen())
+
+
+@pytest.mark.parametrize("columns", [12, 30])
+def test_a_narrow_window_gets_a_short_line(orch, fake, tmux, columns):
+    step, gate = at_work(orch, "日本語" * 20)
+    fake("claude", step)
+    window = tmux(columns)
+    window.type("clear; " + as_typed(orch, "hi"))
+    window.sees(r"claude · \d+")
+    wait_until(lambda: any(line.startswith("claude") and line.endswith("…") for line in window.screen()), what="the ellipsis")
+    assert sum("·" in line for line in window.screen()) == 1
+    gate.touch()
+    window.sees("the answer")
+    assert not any("·" in line for line in window.screen())
+
+
+def test_a_window_made_narrower_keeps_no_remains(orch, fake, tmux):
+    step, gate = at_work(orch, "a-long-name" * 4)
+    fake("claude", step)
+    window = tmux(100)
+    window.type("clear; seq 5; " + as_typed(orch, "hi"))
+    window.sees(r"1\.5k tokens")
+    window("resize-window", "-t", "t", "-x", "40", "-y", "20")
+    window.sees(r"claude · .*…$")
+    assert window.screen()[-2] == "5"    # tmux lets lines go off the top to make room
+    gate.touch()
+    window.sees("the answer")
+    assert window.screen()[-3:-1] == ["5", "the answer"], window.screen()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(orch, fake, tmux, number):
+    step, _ = at_work(orch)
+    fake("claude", step)
+    window = tmux(80)
+    window.type(f"clear; stty -a > '{orch.base}/before'; " + as_typed(orch, "hi") + f"; stty -a > '{orch.base}/after'; echo over")
+    window.sees(r"claude · .*app\.py")
+    if number == signal.SIGINT:
+        window("send-keys", "-t", "t", "C-c")
+    else:
+        for pid, words in orch.leftovers().items():
+            if words.startswith("python3 -IS"):
+                os.kill(pid, number)
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of the run")
+    window.type("echo next")
+    window.sees("^next$")
+    assert not any("·" in line for line in window.screen()), window.screen()
+    if number != signal.SIGINT:    # an interrupt ends the whole line of bash
+        assert (orch.base / "before").read_text() == wait_until(lambda: (orch.base / "after").exists() and (orch.base / "after").read_text())
+
+
+def test_a_crash_leaves_the_terminal_as_it_was(orch, fake, tmux):
+    fake("claude", claude_ok("the answer", run="time.sleep(1.2)"))
+    (orch.base / "broken").mkdir()
+    broken = orch.base / "broken" / "orch.py"
+    source = Path(o.__file__).read_text(encoding="utf-8")
+    broken.write_text(source.replace("def classify(", "def classify(*_a):\n    1 / 0\n\n\ndef _classify(", 1), encoding="utf-8")
+    orch.program = orch.base / "broken" / "run"
+    orch.program.write_text(f"#!/bin/sh\nexec python3 '{broken}' \"$@\"\n")
+    orch.program.chmod(0o755)
+    window = tmux(80)
+    window.type("clear; " + as_typed(orch, "hi") + " 2>&1 | cat > '" + str(orch.base / "log") + "'; " + as_typed(orch, "hi") + "; echo status $?")
+    fake("claude", claude_ok("the answer", run="time.sleep(1.2)"))
+    window.sees(r"claude · 1 s")
+    window.sees("status 70")
+    screen = window.screen()
+    assert any("ZeroDivisionError" in line for line in screen)
+    assert not any("·" in line for line in screen), screen
+    assert "\x1b" not in (orch.base / "log").read_text()
+
+
+def test_waiting_for_a_reset_counts_down(orch, fake, tmux):
+    fake("claude", claude_ok("the answer"))
+    orch.configure({"order": ["claude"]})
+    assert orch("cooldown", "set", "claude", "4s").code == 0
+    window = tmux(80)
+    window.type("clear; " + as_typed(orch, "--wait", "1m", "hi"))
+    first = window.sees(r"free in [234] s")
+    window.sees(r"free in 1 s")
+    window.sees("the answer")
+    assert "at its limit" in first
+    assert not any("free in" in line for line in window.screen())
+
+
+def test_orch_wait_counts_down_too(orch, fake, tmux):
+    fake("claude")
+    orch.configure({"order": ["claude"]})
+    assert orch("cooldown", "set", "claude", "4s").code == 0
+    window = tmux(80)
+    window.type("clear; " + as_typed(orch, "wait") + "; echo status $?")
+    window.sees(r"claude.* free in [234] s")
+    window.sees(r"free in 1 s")
+    window.sees("status 0")
+    assert not any("free in" in line for line in window.screen())
+    piped = orch("wait")
+    assert (piped.code, piped.out, piped.err) == (0, "", "")
