@@ -9,6 +9,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     FORMATS    the machine formats                                   pure
     TABLES     agents, patterns, examples: data                      pure
     CONFIG     raw JSON -> Config; every check                       pure
+    TRUST      what a checkout's config may say                      pure
     ROUTING    which agents, in which order, with which arguments    pure
     OUTCOME    a finished run -> ok, limited until, auth, failed     pure
     SECRETS    what no other vendor may see                          pure
@@ -1767,8 +1768,7 @@ DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "
 # is JSON Schema, so that one table checks a file, names the nearest known word and
 # is printed for editors; `x-kind` marks what JSON Schema cannot say: a duration, a
 # regular expression, the name of an agent, a context or a role. Each file is checked
-# by itself, names are checked after merging. A project's file comes with the
-# checkout and is not trusted: `trust_project` keeps what can do no harm.
+# by itself, names are checked after merging.
 
 ACCESS_LEVELS = ("read", "edit", "full", "own")            # from narrow to wide; `own` leaves it to the agent
 COMPLEXITIES = ("simple", "medium", "complex")
@@ -1836,8 +1836,6 @@ DEFAULTS: Mapping[str, Any] = {
     "roles": {}, "teams": {}, "auto": {"enabled": False, "max_roles": 3, "rules": []},
     "pipeline": {"max_parallel": 2, "handoff_chars": 6000}, "trusted_projects": [],
 }
-UNTRUSTED_KEYS = ("order", "rules", "teams", "timeout", "idle_timeout", "deadline", "access")
-UNTRUSTED_RULE_KEYS = ("keywords", "paths", "agent", "context", "complexity")
 
 
 @value
@@ -2125,6 +2123,12 @@ def _half_defined(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"rules[{index}]", 'expected "match", "keywords" or "paths"'
         if not rule.get("agent") and (rule.get("model") or rule.get("effort")):
             yield f"rules[{index}]", 'a rule with "model" or "effort" needs its "agent"'
+    for index, rule in enumerate(raw["auto"]["rules"]):
+        if not rule.get("role") or not rule.get("keywords"):
+            yield f"auto.rules[{index}]", 'expected "role" and "keywords"'
+    for name, team in raw["teams"].items():
+        if len({role.lower() for role in team}) < len(team):
+            yield f"teams.{name}", "a role stands there twice; it runs once in a team, under a name of its own"
 
 
 def _source_of(path: str, layers: Sequence[Layer]) -> str:
@@ -2139,51 +2143,6 @@ def _source_of(path: str, layers: Sequence[Layer]) -> str:
                 return layer.source
         parts.pop()
     return layers[-1].source
-
-
-def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
-    """Keep of an untrusted project's config what can do no harm; return it and a warning for each key refused.
-
-    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow.
-    """
-    kept: dict[str, Any] = {}
-    refused: list[str] = []
-    for key, given in layer.raw.items():
-        if key == "rules":
-            kept[key] = _trusted_rules(given, refused)
-        elif key == "teams":                               # of the user's roles alone: others are not defined
-            kept[key] = {name: team for name, team in given.items() if {*_plain(team)} <= {*below["roles"]}}
-            refused += [f"teams.{name}" for name in given if name not in kept[key]]
-        elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
-            refused.append(key)
-        else:
-            kept[key] = given
-    warnings = tuple(f'{layer.source}: "{key}" is ignored: a checkout may not set it unless its path is in '
-                     f'"trusted_projects" of your own config' for key in refused)
-    return Layer(layer.source, kept), warnings
-
-
-def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
-    kept: list[Any] = []
-    for index, rule in enumerate(rules):
-        if rule == "+":
-            kept.append(rule)
-        elif "match" in rule:                              # a rule without its pattern would match more: drop it whole
-            refused.append(f"rules[{index}].match")
-        else:
-            refused.extend(f"rules[{index}].{key}" for key in rule if key not in UNTRUSTED_RULE_KEYS)
-            kept.append({key: rule[key] for key in rule if key in UNTRUSTED_RULE_KEYS})
-    return kept
-
-
-def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
-    if key == "access":                                    # how wide `own` is, nobody knows: only `read` is narrower
-        known = below["access"] != "own" or given == "own"
-        return ACCESS_LEVELS.index(given) > (ACCESS_LEVELS.index(below["access"]) if known else 0)
-    if key in ("timeout", "idle_timeout", "deadline"):
-        new_s, old_s = parse_duration(given), parse_duration(below[key])
-        return new_s == 0 or (old_s != 0 and new_s > old_s)
-    return False
 
 
 def render_schema() -> dict[str, Any]:
@@ -2261,6 +2220,64 @@ def _expected(schema: Mapping[str, Any]) -> str:
         return "a duration such as 90s or 10m"
     names = {"object": "an object", "array": "an array", "integer": "an integer", "null": "null"}
     return " or ".join(names.get(kind, f"a {kind}") for kind in kinds)
+
+# === TRUST ================================================================
+# A project's config comes with the checkout: whoever wrote it must not start a program,
+# add an argument or a variable, widen access or shorten what is kept.
+
+UNTRUSTED_KEYS = ("order", "rules", "teams", "timeout", "idle_timeout", "deadline", "access")
+UNTRUSTED_RULE_KEYS = ("keywords", "paths", "agent", "context", "complexity")
+
+
+def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
+    """Keep of an untrusted project's config what can do no harm; return it and a warning for each key refused.
+
+    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow.
+    """
+    kept: dict[str, Any] = {}
+    refused: list[str] = []
+    for key, given in layer.raw.items():
+        if key == "rules":
+            kept[key] = _trusted_rules(given, refused)
+        elif key == "teams":                               # of the user's roles alone: others are not defined
+            kept[key] = {name: team for name, team in given.items() if _is_sound_team(name, team, below)}
+            refused += [f"teams.{name}" for name in given if name not in kept[key]]
+        elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
+            refused.append(key)
+        else:
+            kept[key] = given
+    warnings = tuple(f'{layer.source}: "{key}" is ignored: a checkout may not set it unless its path is in '
+                     f'"trusted_projects" of your own config' for key in refused)
+    return Layer(layer.source, kept), warnings
+
+
+def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
+    kept: list[Any] = []
+    for index, rule in enumerate(rules):
+        if rule == "+":
+            kept.append(rule)
+        elif "match" in rule:                              # a rule without its pattern would match more: drop it whole
+            refused.append(f"rules[{index}].match")
+        else:
+            refused.extend(f"rules[{index}].{key}" for key in rule if key not in UNTRUSTED_RULE_KEYS)
+            kept.append({key: rule[key] for key in rule if key in UNTRUSTED_RULE_KEYS})
+    return kept
+
+
+def _is_sound_team(name: str, team: list[str], below: Mapping[str, Any]) -> bool:
+    """Whether a team is made of known roles, each of them once."""
+    whole = _plain(_merge({name: below["teams"].get(name)}, {name: team})[name])
+    return {*whole} <= {*below["roles"]} and len({role.lower() for role in whole}) == len(whole)
+
+
+def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
+    if key == "access":                                    # how wide `own` is, nobody knows: only `read` is narrower
+        known = below["access"] != "own" or given == "own"
+        return ACCESS_LEVELS.index(given) > (ACCESS_LEVELS.index(below["access"]) if known else 0)
+    if key in ("timeout", "idle_timeout", "deadline"):
+        new_s, old_s = parse_duration(given), parse_duration(below[key])
+        return new_s == 0 or (old_s != 0 and new_s > old_s)
+    return False
 
 # === ROUTING ==============================================================
 # Preferred agent: the role's, else --agent, else the first rule that matches, else
@@ -4414,7 +4431,7 @@ def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float],
                   verbose: bool = False) -> str | None:
     """The line on standard error for an event, or None for one that needs none."""
     kind = event["type"]
-    if "step" in event:
+    if "step" in event and (event["of"] > 1 or verbose):
         plain = {key: item for key, item in event.items() if key != "step"}
         text = _role_notice(event) or render_notice(plain, now, local, verbose=verbose)
         head = f"[{event['step']}/{event['of']}] {event['role']}"
@@ -6999,6 +7016,7 @@ def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent], ends: 
 RUN_FILE, RUN_LOCK = "run.json", "run.lock"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
+LOCK_TRIES = 5
 
 
 def runs_folder(world: World) -> str:
@@ -7018,14 +7036,19 @@ def run_folder(world: World, run_id: str) -> str:
 def open_run(world: World, run_id: str) -> tuple[str, int]:
     """Make the folder of a run, and lock it; raises OrchError for one that is still going, OSError without room."""
     folder = make_folder(run_folder(world, run_id))
-    ignore = os.path.join(os.path.dirname(folder), ".gitignore")
-    if not os.path.lexists(ignore):
-        replace_file(ignore, [b"*\n"])
+    try:                                                   # not by a temporary file: another run may be at it too
+        ignore = os.path.join(os.path.dirname(folder), ".gitignore")
+        with open(os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(b"*\n")
+    except FileExistsError:
+        pass
     fd = open_file(os.path.join(folder, RUN_LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-    if not try_lock(fd):
-        os.close(fd)
-        raise OrchError(f"{run_id}: this run is still going")
-    return folder, fd
+    for _ in range(LOCK_TRIES):                            # `orch runs` tries it too, for a moment
+        if try_lock(fd):
+            return folder, fd
+        time.sleep(LOOK_S)
+    os.close(fd)
+    raise OrchError(f"{run_id}: this run is still going")
 
 
 def is_going(folder: str) -> bool:
@@ -7282,7 +7305,7 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         for batch in plan_batches(team.roles):
             left = [index for index in batch if team.shares[index] is None]
             if left and not team.is_over():
-                run_batch(team, left)
+                run_batch(team, left, team.handed(batch[0]), team.changes(batch))
         return conclude_team(team)
     finally:
         lead.leave_notes()
@@ -7303,20 +7326,18 @@ def team_note(lead: Run) -> dict[str, Any]:
             "prompt_chars": len(lead.request.prompt), "prompt": lead.prompt_start}
 
 
-def run_batch(team: Team, batch: Sequence[int]) -> None:
+def run_batch(team: Team, batch: Sequence[int], handed: Sequence[Handed], changes: Changes | None) -> None:
     """Run one role, or several that only read at once; all see the same handoffs."""
-    changes = team.changes(batch)
-    shared = [(index, team.handed(batch[0]), changes) for index in batch]
     at_once = min(len(batch), team.lead.config.max_parallel)
     if at_once == 1:
-        for index, handed, _ in shared:
+        for index in batch:
             run_share(team, index, handed, changes)
         return
     from concurrent.futures import ThreadPoolExecutor, wait
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            going = {pool.submit(run_share, team, *given) for given in shared}
-            left = going
+            going = [pool.submit(run_share, team, index, handed, changes) for index in batch]
+            left = {*going}
             while left:
                 left = wait(left, JOIN_S).not_done
         finally:
@@ -8318,6 +8339,7 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     """Go on with a run: the roles that have no finished answer, with the handoffs of those that have."""
     refuse_recursion(world.env)
     record = find_run(given, world, given.words[1])
+    world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
     asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,
                     given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
@@ -8336,6 +8358,13 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     lead.task_id = record["id"]
     selection = Selection(chosen["by"], names, chosen.get("team"), tuple(_list(chosen.get("reasons"))) or ("resume",))
     return run_team(Team(lead, selection, record["at"], kept), (*warnings, *told))
+
+
+def _cwd_of(record: Mapping[str, Any], world: World) -> str:
+    """Where a run was started, if that is still a directory of this project."""
+    path, top = os.path.realpath(str(record.get("cwd") or "")), os.path.dirname(os.path.dirname(runs_folder(world)))
+    inside = (path + "/").startswith(os.path.realpath(top).rstrip("/") + "/")
+    return path if inside and os.path.isdir(path) and find_checkout(path) == find_checkout(world.cwd) else world.cwd
 
 
 def finished_shares(record: Mapping[str, Any]) -> dict[str, Share]:

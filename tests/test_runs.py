@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, needs_proc, one_line_error, wait_until
+from conftest import claude_error, claude_ok, codex_ok, git, needs_proc, one_line_error, wait_until
 
 ROLES = {"planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
          "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
@@ -149,6 +149,22 @@ def test_a_run_goes_on_with_the_roles_that_have_no_answer(team, fake):
     assert "has finished" in one_line_error(team("runs", "resume", run_id))
 
 
+def test_going_on_happens_where_the_run_was_started(team, fake):
+    git("init", "-q", cwd=team.work)
+    (team.work / "deep").mkdir()
+    fake("claude", claude_error(), claude_ok("1"))
+    team("--no-failover", "--role", "planner", "x", cwd=team.work / "deep")
+    (value,) = team("runs", "--json").json
+    assert team("runs", "resume", value["id"]).code == 0
+    assert fake.calls[1].cwd == str(team.work / "deep")
+    path = team.work / ".orch" / "runs" / value["id"] / "run.json"
+    (path.parent / "planner.md").unlink()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "cwd": "/etc", "status": "failed"}))
+    fake("claude", claude_ok("1"))
+    assert team("runs", "resume", value["id"]).code == 0
+    assert fake.calls[2].cwd == str(team.work)
+
+
 def test_going_on_keeps_the_options_and_takes_new_ones(team, fake):
     fake("claude", claude_error())
     run_id = team("--json", "--no-failover", "--roles", "planner,tester", "-m", "some-model", "--access", "read", "make it").json["run_id"]
@@ -249,6 +265,8 @@ def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake)
     result = team("runs", "resume", run_id, "--json")
     assert result.code == 0 and sorted(roles_of(fake)) == ["critic", "reviewer", "reviewer", "tester"], result
     assert [role["status"] for role in result.json["roles"]] == ["ok"] * 3
+    assert "criticised" not in fake.calls[2].prompt.decode()    # of its own batch
+    assert "criticised" in fake.calls[3].prompt.decode()
 
 
 def test_going_on_starts_nothing_inside_an_agent(team, fake):
