@@ -2310,6 +2310,7 @@ class Request:
     team: str | None = None
     auto: bool | None = None                               # None: as the config says
     agent_by: str = "--agent"                              # who asked for `agent`
+    words: str = ""                                        # what of the prompt did not come from standard input
 
 
 @value
@@ -3937,7 +3938,7 @@ def choose_roles(config: Config, request: Request) -> Selection | None:
     if not by:
         return None
     if by == "auto":
-        return pick_roles(config.auto, request.prompt)
+        return pick_roles(config.auto, request.words or request.prompt)
     if by == "team":
         team = _known(request.team or "", "team", config.teams)
         return Selection("team", _apart(config.teams[team]), team, (f'team "{team}"',))
@@ -7024,13 +7025,14 @@ def runs_folder(world: World) -> str:
     return os.path.join(find_checkout(world.cwd) or world.cwd, ".orch", "runs")
 
 
-def run_folder(world: World, run_id: str) -> str:
-    """Where one run is kept; raises OrchError where a link stands on the way, which could lead anywhere."""
-    folder = os.path.join(runs_folder(world), run_id)
-    for path in (os.path.dirname(os.path.dirname(folder)), os.path.dirname(folder), folder):
+def run_folder(world: World, run_id: str, *below: str) -> str:
+    """Where one run is kept, or a folder in it; raises OrchError where a link stands on the way."""
+    path = os.path.dirname(os.path.dirname(runs_folder(world)))
+    for name in (".orch", "runs", run_id, *below):
+        path = os.path.join(path, name)
         if os.path.islink(path):
             raise OrchError(f"{path}: a link, and orch follows none there; remove it")
-    return folder
+    return path
 
 
 def open_run(world: World, run_id: str) -> tuple[str, int]:
@@ -7044,11 +7046,18 @@ def open_run(world: World, run_id: str) -> tuple[str, int]:
         pass
     fd = open_file(os.path.join(folder, RUN_LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     for _ in range(LOCK_TRIES):                            # `orch runs` tries it too, for a moment
-        if try_lock(fd):
+        if _is_free(fd):
             return folder, fd
         time.sleep(LOOK_S)
     os.close(fd)
     raise OrchError(f"{run_id}: this run is still going")
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        return try_lock(fd)
+    except OSError:                                        # no locks on this file system
+        return True
 
 
 def is_going(folder: str) -> bool:
@@ -7058,9 +7067,7 @@ def is_going(folder: str) -> bool:
     except OSError:
         return False
     try:
-        return not try_lock(fd)
-    except OSError:                                        # no locks on this file system
-        return False
+        return not _is_free(fd)
     finally:
         os.close(fd)
 
@@ -7081,19 +7088,27 @@ def read_artifact(folder: str, name: str) -> str | None:
         return None
 
 
-def find_assets(folder: str) -> tuple[str, ...]:
-    """The regular files below a folder; no link is followed or taken."""
-    import stat
+def find_assets(world: World, run_id: str, role: str) -> tuple[str, ...]:
+    """The regular files that a role has made; no link is followed or taken."""
     found: list[str] = []
-    if os.path.islink(folder):
+    try:
+        walk = os.walk(run_folder(world, run_id, "assets", role))
+    except OrchError:
         return ()
-    for path, folders, files in os.walk(folder):
+    for path, folders, files in itertools.islice(walk, MAX_ASSETS):
         folders.sort()
-        found += [os.path.join(path, name) for name in sorted(files)
-                  if stat.S_ISREG(os.lstat(os.path.join(path, name)).st_mode)]
+        found += filter(_is_regular, (os.path.join(path, name) for name in sorted(files)))
         if len(found) > MAX_ASSETS:
             break
     return tuple(path_text(path) for path in found[:MAX_ASSETS])
+
+
+def _is_regular(path: str) -> bool:
+    import stat
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:                                        # gone by now
+        return False
 
 
 def read_runs(world: World) -> list[dict[str, Any]]:
@@ -7286,6 +7301,9 @@ class Team:
 def run_team(team: Team, warnings: Sequence[str]) -> Result:
     """Run the roles that have not finished yet."""
     lead = team.lead
+    able = {role.name: able_agent(lead.world, lead.config, role, lead.request)
+            for role, share in zip(team.roles, team.shares) if role.capability and share is None}
+    team.roles = tuple(replaced(role, agent=able.get(role.name, role.agent)) for role in team.roles)
     team.open()
     lead.emit("start", cwd=path_text(lead.world.cwd), prompt_chars=len(lead.request.prompt), run_id=lead.task_id,
               roles=list(team.selection.roles))
@@ -7295,9 +7313,6 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         adopt_orphans(lead)
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
             lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
-        able = {role.name: able_agent(lead.world, lead.config, role, lead.request)
-                for role, share in zip(team.roles, team.shares) if role.capability and share is None}
-        team.roles = tuple(replaced(role, agent=able.get(role.name, role.agent)) for role in team.roles)
         lead.note_attempt(f"{lead.task_id}.0", team_note(lead))
         if lead.request.changes_wanted or len(team.roles) > 1:
             lead.tree = open_tree(lead.world)
@@ -7376,7 +7391,7 @@ def assets_folder(team: Team, role: Role) -> str | None:
     if role.capability is None or team.folder is None:
         return None
     try:
-        return make_folder(os.path.join(run_folder(team.lead.world, team.lead.task_id), "assets", role.name))
+        return make_folder(run_folder(team.lead.world, team.lead.task_id, "assets", role.name))
     except (OSError, OrchError) as err:
         team.warn_folder(err)
         return None
@@ -7388,7 +7403,7 @@ def end_share(team: Team, index: int, one: Run, result: Result) -> None:
     said = (result.answer if good else one.report.answer) or ""
     name = f"{role.name}.md" if good else f"{role.name}.failed.md"
     artifact = team.keep(name, said.rstrip("\n") + "\n") if said.strip() or good else None
-    assets = find_assets(one.part.assets) if one.part and one.part.assets else ()
+    assets = find_assets(one.world, one.task_id, role.name) if one.part and one.part.assets else ()
     share = Share(role.name, result.status, Exit(result.exit_code), result.agent, said, result.error, artifact, assets,
                   usage_json(result.usage), result.cost_usd, result.duration_ms, result, tuple(one.extra))
     team.shares[index] = share
@@ -7810,7 +7825,8 @@ def request_of(given: Given, prompt: str) -> Request:
     return Request(
         prompt, given["agent"], given["model"], given["effort"], given["context"], given["complexity"], given["access"],
         given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0, not given["no_failover"],
-        given["json"] or given["events"], given["role"], named_roles(given["roles"]), given["team"], auto_wish(given))
+        given["json"] or given["events"], given["role"], named_roles(given["roles"]), given["team"], auto_wish(given),
+        words=" ".join(given.words))
 
 
 def named_roles(text: str | None) -> tuple[str, ...]:
@@ -8303,7 +8319,7 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
         return Exit.OK
     write_out(f"{record['id']}: {printable(record['status'])}, {render_ago(parse_time(record['at']), world.now())}\n"
               f"prompt: {printable(record['prompt'], 200)}\n\n")
-    rows = [(role["name"], role["status"], role["agent"], render_count(_billable(role)),
+    rows = [(role["name"], role["status"], role["agent"], _tokens_text(role),
              role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
             for role in shown["roles"]]
     write_out(render_table(("role", "status", "agent", "tokens", "answer", "assets"), rows, (3, 5)))
@@ -8312,9 +8328,9 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
     return Exit.OK
 
 
-def _billable(role: Mapping[str, Any]) -> int | None:
-    count = _dict(role.get("usage")).get("billable")
-    return count if type(count) is int else None
+def _tokens_text(role: Mapping[str, Any]) -> str:
+    usage = role.get("usage")
+    return render_count(_count(usage.get("billable")) if isinstance(usage, dict) else None)
 
 
 def _show_answer(given: Given, world: World, record: Mapping[str, Any], role: str) -> int:
@@ -8348,7 +8364,7 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     request, told = resumed_request(record, asked, config)
     config, warnings = prepare(world, request, given["config"])
     choose_roles(config, request)                          # raises for a role that the config has no longer
-    kept = finished_shares(record)
+    kept = finished_shares(world, record)
     left = [name for name in names if name not in kept]
     if not left and record["status"] == "ok":
         raise OrchError(f"run {record['id']} has finished; `orch runs {record['id']}` shows what its roles said")
@@ -8367,17 +8383,17 @@ def _cwd_of(record: Mapping[str, Any], world: World) -> str:
     return path if inside and os.path.isdir(path) and find_checkout(path) == find_checkout(world.cwd) else world.cwd
 
 
-def finished_shares(record: Mapping[str, Any]) -> dict[str, Share]:
+def finished_shares(world: World, record: Mapping[str, Any]) -> dict[str, Share]:
     """What the roles that have a finished answer came to; the file with it proves it, whatever run.json says."""
     kept: dict[str, Share] = {}
     for role in record["roles"]:
         name = f"{role['name']}.md"
         text = read_artifact(record["folder"], name)
         if text is not None:
-            assets = find_assets(os.path.join(record["folder"], "assets", role["name"]))
+            assets = find_assets(world, record["id"], role["name"])
             kept[role["name"]] = Share(role["name"], "ok", Exit.OK, role.get("agent"), text,
                                        artifact=os.path.join(record["folder"], name), assets=assets,
-                                       usage=role.get("usage"), cost_usd=_money(role.get("cost_usd")),
+                                       usage=_dict(role.get("usage")) or None, cost_usd=_money(role.get("cost_usd")),
                                        duration_ms=_count(role.get("duration_ms")))
     return kept
 

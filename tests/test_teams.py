@@ -447,6 +447,7 @@ def test_an_artist_that_is_not_ready_is_refused_before_the_first_role_starts(orc
     assert (result.code, fake.names) == (code, []), result
     assert words in result.json["error"]
     assert (result.json["retry_at"] is not None) == (trouble == "cooling")
+    assert not (orch.work / ".orch").exists()
 
 
 def test_a_login_check_is_believed_for_a_minute(orch, fake):
@@ -509,6 +510,13 @@ def test_a_question_runs_plainly_and_the_result_says_so(orch, fake):
     assert result.json["selection"]["reasons"] == ["a question picks no role"]
     assert (result.json["answer"], result.json["run_id"], result.json["roles"]) == ("42", None, None)
     assert fake.call.prompt == b"what do the tests do?" and not (orch.work / ".orch").exists()
+
+
+def test_what_comes_from_standard_input_picks_no_role(orch, fake):
+    orch.configure(AUTO)
+    fake("claude", claude_ok(), claude_ok())
+    assert names(orch("--json", "write tests", "-", input="the plan of what is built")) == [("tester", "ok")]
+    assert names(orch("--json", "-", input="write tests")) == [("tester", "ok")]
 
 
 def test_auto_is_asked_for_or_switched_off(orch, fake):
