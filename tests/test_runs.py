@@ -4,8 +4,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import random
 import signal
 import subprocess
+import time
 
 import pytest
 from conftest import claude_error, claude_ok, codex_ok, git, needs_proc, one_line_error, wait_until
@@ -273,3 +275,35 @@ def test_going_on_starts_nothing_inside_an_agent(team, fake):
     run_id = stopped_run(team, fake)
     assert "ORCH_DEPTH" in one_line_error(team("runs", "resume", run_id, env={"ORCH_DEPTH": "1"}))
     assert team("runs", run_id, env={"ORCH_DEPTH": "1"}).code == 0
+
+
+@needs_proc
+def test_a_team_killed_at_any_moment_goes_on_and_counts_every_role_once(team):
+    seed = int(os.environ.get("SEED", time.time_ns() % 10 ** 6))
+    rng, killed = random.Random(seed), 0
+    said = team.base / "said"
+    said.write_text(claude_ok("42\n## Handoff\nx")["stdout"])
+    for name in ("claude", "codex"):
+        (team.agents / name).write_text(f"#!/bin/sh\nsleep 0.05\ncat {said}\n")
+        (team.agents / name).chmod(0o755)
+    team.configure({"roles": {name: {"prompt": "x", "agent": "claude", "writes": name not in "bc"} for name in "abcd"}})
+    for _ in range(12):
+        process = team.start("--roles", "a,b,c,d", "make it", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(rng.uniform(0.05, 0.8))
+        except subprocess.TimeoutExpired:
+            killed += 1
+        process.kill()
+        process.wait()
+        listed = team("runs", "--json").json
+        if not listed or listed[0]["status"] == "ok":
+            continue
+        run_id = listed[0]["id"]
+        result = team("runs", "resume", run_id, "--json")
+        assert (result.code, result.json["run_id"]) == (0, run_id), (seed, result)
+        assert [(role["name"], role["status"]) for role in result.json["roles"]] == [(name, "ok") for name in "abcd"], (seed, result)
+        answered = sorted(line["role"] for line in team.ledger() if line["task_id"] == run_id and line["outcome"] == "ok")
+        assert sorted({*answered}) == [*"abcd"] and len(answered) <= 6, (seed, answered)    # two may be between ledger and file
+        assert [job["status"] for job in team.state()["jobs"] if job["id"] == run_id] == ["ok"], seed
+        assert team.leftovers() == {} and not list((team.home / "cache" / "running").iterdir()), seed
+    assert killed >= 4, (seed, killed)
