@@ -9,6 +9,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     FORMATS    the machine formats                                   pure
     TABLES     agents, patterns, examples: data                      pure
     CONFIG     raw JSON -> Config; every check                       pure
+    TRUST      what a checkout's config may say                      pure
     ROUTING    which agents, in which order, with which arguments    pure
     OUTCOME    a finished run -> ok, limited until, auth, failed     pure
     SECRETS    what no other vendor may see                          pure
@@ -1781,8 +1782,7 @@ DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "
 # is JSON Schema, so that one table checks a file, names the nearest known word and
 # is printed for editors; `x-kind` marks what JSON Schema cannot say: a duration, a
 # regular expression, the name of an agent, a context or a role. Each file is checked
-# by itself, names are checked after merging. A project's file comes with the
-# checkout and is not trusted: `trust_project` keeps what can do no harm.
+# by itself, names are checked after merging.
 
 ACCESS_LEVELS = ("read", "edit", "full", "own")            # from narrow to wide; `own` leaves it to the agent
 COMPLEXITIES = ("simple", "medium", "complex")
@@ -1850,8 +1850,6 @@ DEFAULTS: Mapping[str, Any] = {
     "roles": {}, "teams": {}, "auto": {"enabled": False, "max_roles": 3, "rules": []},
     "pipeline": {"max_parallel": 2, "handoff_chars": 6000}, "trusted_projects": [],
 }
-UNTRUSTED_KEYS = ("order", "rules", "teams", "timeout", "idle_timeout", "deadline", "access")
-UNTRUSTED_RULE_KEYS = ("keywords", "paths", "agent", "context", "complexity")
 
 
 @value
@@ -2139,6 +2137,12 @@ def _half_defined(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"rules[{index}]", 'expected "match", "keywords" or "paths"'
         if not rule.get("agent") and (rule.get("model") or rule.get("effort")):
             yield f"rules[{index}]", 'a rule with "model" or "effort" needs its "agent"'
+    for index, rule in enumerate(raw["auto"]["rules"]):
+        if not rule.get("role") or not rule.get("keywords"):
+            yield f"auto.rules[{index}]", 'expected "role" and "keywords"'
+    for name, team in raw["teams"].items():
+        if len({role.lower() for role in team}) < len(team):
+            yield f"teams.{name}", "a role stands there twice; it runs once in a team, under a name of its own"
 
 
 def _source_of(path: str, layers: Sequence[Layer]) -> str:
@@ -2153,51 +2157,6 @@ def _source_of(path: str, layers: Sequence[Layer]) -> str:
                 return layer.source
         parts.pop()
     return layers[-1].source
-
-
-def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
-    """Keep of an untrusted project's config what can do no harm; return it and a warning for each key refused.
-
-    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow.
-    """
-    kept: dict[str, Any] = {}
-    refused: list[str] = []
-    for key, given in layer.raw.items():
-        if key == "rules":
-            kept[key] = _trusted_rules(given, refused)
-        elif key == "teams":                               # of the user's roles alone: others are not defined
-            kept[key] = {name: team for name, team in given.items() if {*_plain(team)} <= {*below["roles"]}}
-            refused += [f"teams.{name}" for name in given if name not in kept[key]]
-        elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
-            refused.append(key)
-        else:
-            kept[key] = given
-    warnings = tuple(f'{layer.source}: "{key}" is ignored: a checkout may not set it unless its path is in '
-                     f'"trusted_projects" of your own config' for key in refused)
-    return Layer(layer.source, kept), warnings
-
-
-def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
-    kept: list[Any] = []
-    for index, rule in enumerate(rules):
-        if rule == "+":
-            kept.append(rule)
-        elif "match" in rule:                              # a rule without its pattern would match more: drop it whole
-            refused.append(f"rules[{index}].match")
-        else:
-            refused.extend(f"rules[{index}].{key}" for key in rule if key not in UNTRUSTED_RULE_KEYS)
-            kept.append({key: rule[key] for key in rule if key in UNTRUSTED_RULE_KEYS})
-    return kept
-
-
-def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
-    if key == "access":                                    # how wide `own` is, nobody knows: only `read` is narrower
-        known = below["access"] != "own" or given == "own"
-        return ACCESS_LEVELS.index(given) > (ACCESS_LEVELS.index(below["access"]) if known else 0)
-    if key in ("timeout", "idle_timeout", "deadline"):
-        new_s, old_s = parse_duration(given), parse_duration(below[key])
-        return new_s == 0 or (old_s != 0 and new_s > old_s)
-    return False
 
 
 def render_schema() -> dict[str, Any]:
@@ -2279,6 +2238,64 @@ def _expected(schema: Mapping[str, Any]) -> str:
     names = {"object": "an object", "array": "an array", "integer": "an integer", "null": "null"}
     return " or ".join(names.get(kind, f"a {kind}") for kind in kinds)
 
+# === TRUST ================================================================
+# A project's config comes with the checkout: whoever wrote it must not start a program,
+# add an argument or a variable, widen access or shorten what is kept.
+
+UNTRUSTED_KEYS = ("order", "rules", "teams", "timeout", "idle_timeout", "deadline", "access")
+UNTRUSTED_RULE_KEYS = ("keywords", "paths", "agent", "context", "complexity")
+
+
+def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
+    """Keep of an untrusted project's config what can do no harm; return it and a warning for each key refused.
+
+    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow.
+    """
+    kept: dict[str, Any] = {}
+    refused: list[str] = []
+    for key, given in layer.raw.items():
+        if key == "rules":
+            kept[key] = _trusted_rules(given, refused)
+        elif key == "teams":                               # of the user's roles alone: others are not defined
+            kept[key] = {name: team for name, team in given.items() if _is_sound_team(name, team, below)}
+            refused += [f"teams.{name}" for name in given if name not in kept[key]]
+        elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
+            refused.append(key)
+        else:
+            kept[key] = given
+    warnings = tuple(f'{layer.source}: "{key}" is ignored: a checkout may not set it unless its path is in '
+                     f'"trusted_projects" of your own config' for key in refused)
+    return Layer(layer.source, kept), warnings
+
+
+def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
+    kept: list[Any] = []
+    for index, rule in enumerate(rules):
+        if rule == "+":
+            kept.append(rule)
+        elif "match" in rule:                              # a rule without its pattern would match more: drop it whole
+            refused.append(f"rules[{index}].match")
+        else:
+            refused.extend(f"rules[{index}].{key}" for key in rule if key not in UNTRUSTED_RULE_KEYS)
+            kept.append({key: rule[key] for key in rule if key in UNTRUSTED_RULE_KEYS})
+    return kept
+
+
+def _is_sound_team(name: str, team: list[str], below: Mapping[str, Any]) -> bool:
+    """Whether a team is made of known roles, each of them once."""
+    whole = _plain(_merge({name: below["teams"].get(name)}, {name: team})[name])
+    return {*whole} <= {*below["roles"]} and len({role.lower() for role in whole}) == len(whole)
+
+
+def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
+    if key == "access":                                    # how wide `own` is, nobody knows: only `read` is narrower
+        known = below["access"] != "own" or given == "own"
+        return ACCESS_LEVELS.index(given) > (ACCESS_LEVELS.index(below["access"]) if known else 0)
+    if key in ("timeout", "idle_timeout", "deadline"):
+        new_s, old_s = parse_duration(given), parse_duration(below[key])
+        return new_s == 0 or (old_s != 0 and new_s > old_s)
+    return False
+
 # === ROUTING ==============================================================
 # Preferred agent: the role's, else --agent, else the first rule that matches, else
 # the first in order. Everyone else stays for failover, in order. A model or effort
@@ -2310,6 +2327,7 @@ class Request:
     team: str | None = None
     auto: bool | None = None                               # None: as the config says
     agent_by: str = "--agent"                              # who asked for `agent`
+    words: str = ""                                        # what of the prompt did not come from standard input
 
 
 @value
@@ -3937,7 +3955,7 @@ def choose_roles(config: Config, request: Request) -> Selection | None:
     if not by:
         return None
     if by == "auto":
-        return pick_roles(config.auto, request.prompt)
+        return pick_roles(config.auto, request.words or request.prompt)
     if by == "team":
         team = _known(request.team or "", "team", config.teams)
         return Selection("team", _apart(config.teams[team]), team, (f'team "{team}"',))
@@ -4501,7 +4519,7 @@ def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float],
                   verbose: bool = False) -> str | None:
     """The line on standard error for an event, or None for one that needs none."""
     kind = event["type"]
-    if "step" in event:
+    if "step" in event and (event["of"] > 1 or verbose):
         plain = {key: item for key, item in event.items() if key != "step"}
         text = _role_notice(event) or render_notice(plain, now, local, verbose=verbose)
         head = f"[{event['step']}/{event['of']}] {event['role']}"
@@ -7136,6 +7154,7 @@ def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent], ends: 
 RUN_FILE, RUN_LOCK = "run.json", "run.lock"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
+LOCK_TRIES = 5
 
 
 def runs_folder(world: World) -> str:
@@ -7143,26 +7162,39 @@ def runs_folder(world: World) -> str:
     return os.path.join(find_checkout(world.cwd) or world.cwd, ".orch", "runs")
 
 
-def run_folder(world: World, run_id: str) -> str:
-    """Where one run is kept; raises OrchError where a link stands on the way, which could lead anywhere."""
-    folder = os.path.join(runs_folder(world), run_id)
-    for path in (os.path.dirname(os.path.dirname(folder)), os.path.dirname(folder), folder):
+def run_folder(world: World, run_id: str, *below: str) -> str:
+    """Where one run is kept, or a folder in it; raises OrchError where a link stands on the way."""
+    path = os.path.dirname(os.path.dirname(runs_folder(world)))
+    for name in (".orch", "runs", run_id, *below):
+        path = os.path.join(path, name)
         if os.path.islink(path):
             raise OrchError(f"{path}: a link, and orch follows none there; remove it")
-    return folder
+    return path
 
 
 def open_run(world: World, run_id: str) -> tuple[str, int]:
     """Make the folder of a run, and lock it; raises OrchError for one that is still going, OSError without room."""
     folder = make_folder(run_folder(world, run_id))
-    ignore = os.path.join(os.path.dirname(folder), ".gitignore")
-    if not os.path.lexists(ignore):
-        replace_file(ignore, [b"*\n"])
+    try:                                                   # not by a temporary file: another run may be at it too
+        ignore = os.path.join(os.path.dirname(folder), ".gitignore")
+        with open(os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(b"*\n")
+    except FileExistsError:
+        pass
     fd = open_file(os.path.join(folder, RUN_LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
-    if not try_lock(fd):
-        os.close(fd)
-        raise OrchError(f"{run_id}: this run is still going")
-    return folder, fd
+    for _ in range(LOCK_TRIES):                            # `orch runs` tries it too, for a moment
+        if _is_free(fd):
+            return folder, fd
+        time.sleep(LOOK_S)
+    os.close(fd)
+    raise OrchError(f"{run_id}: this run is still going")
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        return try_lock(fd)
+    except OSError:                                        # no locks on this file system
+        return True
 
 
 def is_going(folder: str) -> bool:
@@ -7172,9 +7204,7 @@ def is_going(folder: str) -> bool:
     except OSError:
         return False
     try:
-        return not try_lock(fd)
-    except OSError:                                        # no locks on this file system
-        return False
+        return not _is_free(fd)
     finally:
         os.close(fd)
 
@@ -7195,19 +7225,27 @@ def read_artifact(folder: str, name: str) -> str | None:
         return None
 
 
-def find_assets(folder: str) -> tuple[str, ...]:
-    """The regular files below a folder; no link is followed or taken."""
-    import stat
+def find_assets(world: World, run_id: str, role: str) -> tuple[str, ...]:
+    """The regular files that a role has made; no link is followed or taken."""
     found: list[str] = []
-    if os.path.islink(folder):
+    try:
+        walk = os.walk(run_folder(world, run_id, "assets", role))
+    except OrchError:
         return ()
-    for path, folders, files in os.walk(folder):
+    for path, folders, files in itertools.islice(walk, MAX_ASSETS):
         folders.sort()
-        found += [os.path.join(path, name) for name in sorted(files)
-                  if stat.S_ISREG(os.lstat(os.path.join(path, name)).st_mode)]
+        found += filter(_is_regular, (os.path.join(path, name) for name in sorted(files)))
         if len(found) > MAX_ASSETS:
             break
     return tuple(path_text(path) for path in found[:MAX_ASSETS])
+
+
+def _is_regular(path: str) -> bool:
+    import stat
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:                                        # gone by now
+        return False
 
 
 def read_runs(world: World) -> list[dict[str, Any]]:
@@ -7400,6 +7438,9 @@ class Team:
 def run_team(team: Team, warnings: Sequence[str]) -> Result:
     """Run the roles that have not finished yet."""
     lead = team.lead
+    able = {role.name: able_agent(lead.world, lead.config, role, lead.request)
+            for role, share in zip(team.roles, team.shares) if role.capability and share is None}
+    team.roles = tuple(replaced(role, agent=able.get(role.name, role.agent)) for role in team.roles)
     team.open()
     lead.emit("start", cwd=path_text(lead.world.cwd), prompt_chars=len(lead.request.prompt), run_id=lead.task_id,
               roles=list(team.selection.roles))
@@ -7409,9 +7450,6 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         adopt_orphans(lead)
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
             lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
-        able = {role.name: able_agent(lead.world, lead.config, role, lead.request)
-                for role, share in zip(team.roles, team.shares) if role.capability and share is None}
-        team.roles = tuple(replaced(role, agent=able.get(role.name, role.agent)) for role in team.roles)
         lead.note_attempt(f"{lead.task_id}.0", team_note(lead))
         if lead.request.changes_wanted or len(team.roles) > 1:
             lead.tree = open_tree(lead.world)
@@ -7419,7 +7457,7 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         for batch in plan_batches(team.roles):
             left = [index for index in batch if team.shares[index] is None]
             if left and not team.is_over():
-                run_batch(team, left)
+                run_batch(team, left, team.handed(batch[0]), team.changes(batch))
         return conclude_team(team)
     finally:
         lead.leave_notes()
@@ -7440,20 +7478,18 @@ def team_note(lead: Run) -> dict[str, Any]:
             "prompt_chars": len(lead.request.prompt), "prompt": lead.prompt_start}
 
 
-def run_batch(team: Team, batch: Sequence[int]) -> None:
+def run_batch(team: Team, batch: Sequence[int], handed: Sequence[Handed], changes: Changes | None) -> None:
     """Run one role, or several that only read at once; all see the same handoffs."""
-    changes = team.changes(batch)
-    shared = [(index, team.handed(batch[0]), changes) for index in batch]
     at_once = min(len(batch), team.lead.config.max_parallel)
     if at_once == 1:
-        for index, handed, _ in shared:
+        for index in batch:
             run_share(team, index, handed, changes)
         return
     from concurrent.futures import ThreadPoolExecutor, wait
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            going = {pool.submit(run_share, team, *given) for given in shared}
-            left = going
+            going = [pool.submit(run_share, team, index, handed, changes) for index in batch]
+            left = {*going}
             while left:
                 left = wait(left, JOIN_S).not_done
         finally:
@@ -7492,7 +7528,7 @@ def assets_folder(team: Team, role: Role) -> str | None:
     if role.capability is None or team.folder is None:
         return None
     try:
-        return make_folder(os.path.join(run_folder(team.lead.world, team.lead.task_id), "assets", role.name))
+        return make_folder(run_folder(team.lead.world, team.lead.task_id, "assets", role.name))
     except (OSError, OrchError) as err:
         team.warn_folder(err)
         return None
@@ -7504,7 +7540,7 @@ def end_share(team: Team, index: int, one: Run, result: Result) -> None:
     said = (result.answer if good else one.report.answer) or ""
     name = f"{role.name}.md" if good else f"{role.name}.failed.md"
     artifact = team.keep(name, said.rstrip("\n") + "\n") if said.strip() or good else None
-    assets = find_assets(one.part.assets) if one.part and one.part.assets else ()
+    assets = find_assets(one.world, one.task_id, role.name) if one.part and one.part.assets else ()
     share = Share(role.name, result.status, Exit(result.exit_code), result.agent, said, result.error, artifact, assets,
                   usage_json(result.usage), result.cost_usd, result.duration_ms, result, tuple(one.extra))
     team.shares[index] = share
@@ -7952,7 +7988,8 @@ def request_of(given: Given, prompt: str) -> Request:
     return Request(
         prompt, given["agent"], given["model"], given["effort"], given["context"], given["complexity"], given["access"],
         given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0, not given["no_failover"],
-        given["json"] or given["events"], given["role"], named_roles(given["roles"]), given["team"], auto_wish(given))
+        given["json"] or given["events"], given["role"], named_roles(given["roles"]), given["team"], auto_wish(given),
+        words=" ".join(given.words))
 
 
 def named_roles(text: str | None) -> tuple[str, ...]:
@@ -8457,7 +8494,7 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
         return Exit.OK
     write_out(f"{record['id']}: {printable(record['status'])}, {render_ago(parse_time(record['at']), world.now())}\n"
               f"prompt: {printable(record['prompt'], 200)}\n\n")
-    rows = [(role["name"], role["status"], role["agent"], render_count(_billable(role)),
+    rows = [(role["name"], role["status"], role["agent"], _tokens_text(role),
              role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
             for role in shown["roles"]]
     write_out(render_table(("role", "status", "agent", "tokens", "answer", "assets"), rows, (3, 5)))
@@ -8466,9 +8503,9 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
     return Exit.OK
 
 
-def _billable(role: Mapping[str, Any]) -> int | None:
-    count = _dict(role.get("usage")).get("billable")
-    return count if type(count) is int else None
+def _tokens_text(role: Mapping[str, Any]) -> str:
+    usage = role.get("usage")
+    return render_count(_count(usage.get("billable")) if isinstance(usage, dict) else None)
 
 
 def _show_answer(given: Given, world: World, record: Mapping[str, Any], role: str) -> int:
@@ -8493,6 +8530,7 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     """Go on with a run: the roles that have no finished answer, with the handoffs of those that have."""
     refuse_recursion(world.env)
     record = find_run(given, world, given.words[1])
+    world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
     asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,
                     given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
@@ -8501,7 +8539,7 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     request, told = resumed_request(record, asked, config)
     config, warnings = prepare(world, request, given["config"])
     choose_roles(config, request)                          # raises for a role that the config has no longer
-    kept = finished_shares(record)
+    kept = finished_shares(world, record)
     left = [name for name in names if name not in kept]
     if not left and record["status"] == "ok":
         raise OrchError(f"run {record['id']} has finished; `orch runs {record['id']}` shows what its roles said")
@@ -8513,17 +8551,24 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     return run_team(Team(lead, selection, record["at"], kept), (*warnings, *told))
 
 
-def finished_shares(record: Mapping[str, Any]) -> dict[str, Share]:
+def _cwd_of(record: Mapping[str, Any], world: World) -> str:
+    """Where a run was started, if that is still a directory of this project."""
+    path, top = os.path.realpath(str(record.get("cwd") or "")), os.path.dirname(os.path.dirname(runs_folder(world)))
+    inside = (path + "/").startswith(os.path.realpath(top).rstrip("/") + "/")
+    return path if inside and os.path.isdir(path) and find_checkout(path) == find_checkout(world.cwd) else world.cwd
+
+
+def finished_shares(world: World, record: Mapping[str, Any]) -> dict[str, Share]:
     """What the roles that have a finished answer came to; the file with it proves it, whatever run.json says."""
     kept: dict[str, Share] = {}
     for role in record["roles"]:
         name = f"{role['name']}.md"
         text = read_artifact(record["folder"], name)
         if text is not None:
-            assets = find_assets(os.path.join(record["folder"], "assets", role["name"]))
+            assets = find_assets(world, record["id"], role["name"])
             kept[role["name"]] = Share(role["name"], "ok", Exit.OK, role.get("agent"), text,
                                        artifact=os.path.join(record["folder"], name), assets=assets,
-                                       usage=role.get("usage"), cost_usd=_money(role.get("cost_usd")),
+                                       usage=_dict(role.get("usage")) or None, cost_usd=_money(role.get("cost_usd")),
                                        duration_ms=_count(role.get("duration_ms")))
     return kept
 

@@ -144,6 +144,16 @@ def test_missing_permissions_cost_one_warning(weak, mode, of):
         assert done.returncode in (0, 2) and b"Traceback" not in done.stderr, (command, done)
 
 
+def test_a_project_that_may_not_be_written_costs_a_team_one_warning(weak):
+    (weak.home / "config.json").write_text('{"roles": {"a": {}, "b": {}}}')
+    os.chown(weak.home, 65534, 65534)
+    done = weak("--roles", "a,b", "-q", "--json", "hi")    # in /
+    value = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, b""), done
+    assert len(value["warnings"]) == 1 and "not kept as files" in value["warnings"][0]
+    assert value["answer"].count("42") == 2
+
+
 def test_the_home_of_somebody_else_costs_one_warning(weak):
     done = weak("hi")
     assert (done.returncode, done.stdout) == (0, b"42\n") and done.stderr.count(b"\n") == 1, done

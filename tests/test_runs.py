@@ -4,11 +4,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import random
 import signal
 import subprocess
+import time
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, needs_proc, one_line_error, wait_until
+from conftest import claude_error, claude_ok, codex_ok, git, needs_proc, one_line_error, wait_until
 
 ROLES = {"planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
          "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
@@ -149,6 +151,22 @@ def test_a_run_goes_on_with_the_roles_that_have_no_answer(team, fake):
     assert "has finished" in one_line_error(team("runs", "resume", run_id))
 
 
+def test_going_on_happens_where_the_run_was_started(team, fake):
+    git("init", "-q", cwd=team.work)
+    (team.work / "deep").mkdir()
+    fake("claude", claude_error(), claude_ok("1"))
+    team("--no-failover", "--role", "planner", "x", cwd=team.work / "deep")
+    (value,) = team("runs", "--json").json
+    assert team("runs", "resume", value["id"]).code == 0
+    assert fake.calls[1].cwd == str(team.work / "deep")
+    path = team.work / ".orch" / "runs" / value["id"] / "run.json"
+    (path.parent / "planner.md").unlink()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "cwd": "/etc", "status": "failed"}))
+    fake("claude", claude_ok("1"))
+    assert team("runs", "resume", value["id"]).code == 0
+    assert fake.calls[2].cwd == str(team.work)
+
+
 def test_going_on_keeps_the_options_and_takes_new_ones(team, fake):
     fake("claude", claude_error())
     run_id = team("--json", "--no-failover", "--roles", "planner,tester", "-m", "some-model", "--access", "read", "make it").json["run_id"]
@@ -249,9 +267,43 @@ def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake)
     result = team("runs", "resume", run_id, "--json")
     assert result.code == 0 and sorted(roles_of(fake)) == ["critic", "reviewer", "reviewer", "tester"], result
     assert [role["status"] for role in result.json["roles"]] == ["ok"] * 3
+    assert "criticised" not in fake.calls[2].prompt.decode()    # of its own batch
+    assert "criticised" in fake.calls[3].prompt.decode()
 
 
 def test_going_on_starts_nothing_inside_an_agent(team, fake):
     run_id = stopped_run(team, fake)
     assert "ORCH_DEPTH" in one_line_error(team("runs", "resume", run_id, env={"ORCH_DEPTH": "1"}))
     assert team("runs", run_id, env={"ORCH_DEPTH": "1"}).code == 0
+
+
+@needs_proc
+def test_a_team_killed_at_any_moment_goes_on_and_counts_every_role_once(team):
+    seed = int(os.environ.get("SEED", time.time_ns() % 10 ** 6))
+    rng, killed = random.Random(seed), 0
+    said = team.base / "said"
+    said.write_text(claude_ok("42\n## Handoff\nx")["stdout"])
+    for name in ("claude", "codex"):
+        (team.agents / name).write_text(f"#!/bin/sh\nsleep 0.05\ncat {said}\n")
+        (team.agents / name).chmod(0o755)
+    team.configure({"roles": {name: {"prompt": "x", "agent": "claude", "writes": name not in "bc"} for name in "abcd"}})
+    for _ in range(12):
+        process = team.start("--roles", "a,b,c,d", "make it", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(rng.uniform(0.05, 0.8))
+        except subprocess.TimeoutExpired:
+            killed += 1
+        process.kill()
+        process.wait()
+        listed = team("runs", "--json").json
+        if not listed or listed[0]["status"] == "ok":
+            continue
+        run_id = listed[0]["id"]
+        result = team("runs", "resume", run_id, "--json")
+        assert (result.code, result.json["run_id"]) == (0, run_id), (seed, result)
+        assert [(role["name"], role["status"]) for role in result.json["roles"]] == [(name, "ok") for name in "abcd"], (seed, result)
+        answered = sorted(line["role"] for line in team.ledger() if line["task_id"] == run_id and line["outcome"] == "ok")
+        assert sorted({*answered}) == [*"abcd"] and len(answered) <= 6, (seed, answered)    # two may be between ledger and file
+        assert [job["status"] for job in team.state()["jobs"] if job["id"] == run_id] == ["ok"], seed
+        assert team.leftovers() == {} and not list((team.home / "cache" / "running").iterdir()), seed
+    assert killed >= 4, (seed, killed)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import stat
 import threading
@@ -200,9 +201,37 @@ def test_wrong_roles_are_refused_before_anything_starts(team, fake, options, wor
 
 
 def test_a_team_that_names_a_role_twice_is_refused(orch, fake):
-    orch.configure({"roles": ROLES, "teams": {"twice": ["planner", "planner"]}})
+    orch.configure({"roles": ROLES, "teams": {"twice": ["planner", "Planner", "planner"]}})
     fake("claude")
-    assert "share a file" in one_line_error(orch("--team", "twice", "x"))
+    assert "teams.twice" in one_line_error(orch("x"))
+
+
+@pytest.mark.parametrize("rule", [{"role": "planner"}, {"keywords": ["x"]}, {"role": "planner", "keywords": []}])
+def test_half_a_rule_of_auto_is_refused(orch, fake, rule):
+    orch.configure({"roles": ROLES, "auto": {"rules": [rule]}})
+    fake("claude")
+    assert "auto.rules[0]" in one_line_error(orch("x"))
+
+
+def test_one_role_alone_is_as_quiet_as_a_plain_run(team, fake):
+    fake("claude", claude_ok("42"), claude_ok("42"))
+    assert team("--role", "planner", "x").err == ""
+    assert "[1/1] planner (claude) done in" in team("-v", "--role", "planner", "x").err
+
+
+def test_quiet_is_quiet(team, fake):
+    fake("claude", claude_ok("42"), claude_ok("42"))
+    assert team("-q", "--roles", "planner,tester", "x").err == ""
+
+
+def test_the_ready_made_team_runs(orch, fake):
+    orch("init")
+    fake("claude", *[claude_ok(f"## Handoff\n{number}") for number in range(4)])
+    result = orch("--json", "--team", "full", "add a parser")
+    assert names(result) == [(name, "ok") for name in ("planner", "builder", "reviewer", "tester")]
+    assert all("add a parser" in prompt for prompt in prompts(fake).values())
+    fake("claude", claude_ok(), claude_ok())
+    assert [name for name, _ in names(orch("--json", "--auto", "Fix the parser and its tests"))] == ["builder", "tester"]
 
 
 @pytest.mark.parametrize("name", ["a.failed", "A.FAILED"])
@@ -231,6 +260,25 @@ def test_two_readers_run_at_once_and_the_report_keeps_the_order_of_the_plan(team
     assert [attempt["agent"] for attempt in result.json["attempts"]] == ["claude", "codex"]
     told = prompts(fake)
     assert "from the critic" not in told["reviewer"] and "from the reviewer" not in told["critic"]
+
+
+def test_the_live_line_shows_all_that_are_at_work(team, fake):
+    fake("claude", claude_ok("1", run=until("glob.glob('.orch/runs/*/critic.md')")))
+    fake("codex", codex_ok("2", run=until("os.path.exists('go')")))
+    master, slave = pty.openpty()
+    process = team.start("--team", "pair", "look", stderr=slave, env={"TERM": "xterm"})
+    os.close(slave)
+    shown = b""
+    while b"reviewer (claude)" not in shown.rpartition(b"\r")[2] or b"critic (codex)" not in shown.rpartition(b"\r")[2]:
+        shown += os.read(master, 1000)
+    (team.work / "go").touch()
+    try:
+        while True:
+            shown += os.read(master, 1000)
+    except OSError:                                     # the other end is closed
+        os.close(master)
+    assert process.wait(60) == 0
+    assert shown.count(b"\n") == 4 and shown.endswith(b"tokens\r\n"), shown
 
 
 def test_no_more_run_at_once_than_allowed_and_all_of_a_batch_see_the_same(team, fake):
@@ -399,6 +447,7 @@ def test_an_artist_that_is_not_ready_is_refused_before_the_first_role_starts(orc
     assert (result.code, fake.names) == (code, []), result
     assert words in result.json["error"]
     assert (result.json["retry_at"] is not None) == (trouble == "cooling")
+    assert not (orch.work / ".orch").exists()
 
 
 def test_a_login_check_is_believed_for_a_minute(orch, fake):
@@ -461,6 +510,13 @@ def test_a_question_runs_plainly_and_the_result_says_so(orch, fake):
     assert result.json["selection"]["reasons"] == ["a question picks no role"]
     assert (result.json["answer"], result.json["run_id"], result.json["roles"]) == ("42", None, None)
     assert fake.call.prompt == b"what do the tests do?" and not (orch.work / ".orch").exists()
+
+
+def test_what_comes_from_standard_input_picks_no_role(orch, fake):
+    orch.configure(AUTO)
+    fake("claude", claude_ok(), claude_ok())
+    assert names(orch("--json", "write tests", "-", input="the plan of what is built")) == [("tester", "ok")]
+    assert names(orch("--json", "-", input="write tests")) == [("tester", "ok")]
 
 
 def test_auto_is_asked_for_or_switched_off(orch, fake):
@@ -566,7 +622,7 @@ def test_two_teams_at_once_in_one_project(team, fake):
     fake("claude", claude_ok("1", run=meet), claude_ok("2", run=meet))
     runs = [team.start("--json", "--role", "planner", "make it") for _ in range(2)]
     values = [json.loads(run.communicate(timeout=60)[0]) for run in runs]
-    assert [value["status"] for value in values] == ["ok", "ok"]
+    assert [(value["status"], value["warnings"]) for value in values] == [("ok", []), ("ok", [])]
     assert len({value["run_id"] for value in values}) == 2
     assert len(team("runs", "--json").json) == 2
 
@@ -604,12 +660,15 @@ def test_a_dry_run_of_auto_says_why_there_is_no_role(orch, fake):
 # === TRUST ===============================================================
 
 def test_a_checkouts_team_is_made_of_the_users_roles_alone(team, fake, repo):
-    team.configure({"teams": {"mine": ["planner"], "evil": ["planner", "stranger"]}, "roles": {"stranger": {"prompt": "be evil"}}},
+    team.configure({"teams": {"mine": ["planner"], "evil": ["planner", "stranger"], "full": ["+", "planner"], "pair": ["+", "tester"]},
+                    "roles": {"stranger": {"prompt": "be evil"}}},
                    repo / ".orch" / "config.json")
     fake("claude", claude_ok("42"), claude_ok("43"))
     result = team("--team", "mine", "hi")
     assert (result.code, result.out) == (0, "42\n"), result
-    assert ["teams.evil" in line for line in result.notices if "trusted_projects" in line].count(True) == 1
+    refused = [line.split('"')[1] for line in result.notices if "trusted_projects" in line]
+    assert sorted(refused) == ["roles", "teams.evil", "teams.full"]
+    assert len(team("-n", "--json", "--team", "pair", "x").json["roles"]) == 3
     assert '"evil"' in one_line_error_of(team("--team", "evil", "hi"))
     assert team("hi").out == "43\n"
 
