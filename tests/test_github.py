@@ -9,7 +9,17 @@ import subprocess
 import time
 
 import pytest
-from conftest import claude_auth, claude_error, claude_failed, claude_limit, claude_ok, codex_limit, codex_ok, needs_proc, step
+from conftest import (
+    claude_auth,
+    claude_error,
+    claude_failed,
+    claude_limit,
+    claude_ok,
+    codex_limit,
+    codex_ok,
+    needs_proc,
+    step,
+)
 
 import orch as program
 
