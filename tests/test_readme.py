@@ -8,7 +8,6 @@ copy of the clone. What cannot run here carries a comment right above its fence,
 """
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -17,6 +16,7 @@ import time
 
 import pytest
 from conftest import ROOT, claude_limit, claude_ok, codex_ok, readme_blocks
+from test_build import has_setuptools
 
 import orch as program
 
@@ -103,8 +103,8 @@ def lacking(script):
     for word in ("parallel", "make"):
         if re.search(rf"^\s*{word} |\|\s*{word} ", script, re.M) and not shutil.which(word):
             return f"needs {word}"
-    if "pip install ." in script and importlib.util.find_spec("setuptools") is None:
-        return "needs setuptools"
+    if "pip install ." in script and not has_setuptools():
+        return "needs setuptools 77"
     return None
 
 
