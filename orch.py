@@ -6636,7 +6636,10 @@ class Screen:
         elif kind == "text" and self.on_terminal:
             self.stream(event["text"])
         elif kind in ("activity", "attempt_start"):
-            self.activity, self.until = event.get("text", ""), event.get("until")
+            until, before = event.get("until"), self.until
+            self.activity, self.until = event.get("text", ""), until
+            if until and until != before and not self.live_line:      # in a log, a silent hour looks like a hang
+                self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting")
             self.draw()
 
     def print_event(self, event: Mapping[str, Any]) -> None:

@@ -317,6 +317,15 @@ def test_waiting_is_capped(orch, fake, runner, wait):
     assert "capped" not in orch("--no-failover", "--wait", wait, "--deadline", "0.2", "go", env={"GITHUB_ACTIONS": None}).err
 
 
+def test_a_log_says_once_that_orch_waits_and_until_when(orch, fake):
+    fake("claude")
+    orch("cooldown", "set", "claude", "9h")
+    waiting, ended = orch("--no-failover", "--wait", "1h", "--deadline", "0.3", "go").notices
+    assert re.fullmatch(r"orch: every agent is at its limit \(until (\w+ \d+, )?\d\d:\d\d, in (9 h|8 h 59 min)\); waiting", waiting)
+    assert "deadline" in ended
+    assert "waiting" not in orch("-q", "--no-failover", "--wait", "1h", "--deadline", "0.3", "go").err
+
+
 def test_waiting_without_an_end_is_capped(orch, fake, runner):
     fake("claude")
     assert "capped" in orch("wait").err
