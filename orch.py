@@ -17,6 +17,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     LEDGER     state, cooldowns, usage sums, exit status             pure
     PLAN       roles: which, in which order, what each is told       pure
     RENDER     values -> lines for people                            pure
+    GITHUB     what a run tells GitHub Actions                       pure
     PROCESSES  the spawner, the process table, stopping              I/O
     FILES      the home directory, locks, atomic replace             I/O
     WATCH      one agent at work: pipes, time limits                 I/O
@@ -4341,14 +4342,17 @@ def resumed_request(record: Mapping[str, Any], over: Request, config: Config) ->
 def printable(text: str, limit: int = 100_000) -> str:
     """Text that may be shown: one line, no control characters, no half characters, cut at `limit`.
 
-    >>> printable("a\\x1b[31mred\\nb")
-    'ared b'
+    What the runner of a CI job would take for a command when it stands in the log is as good as one.
+
+    >>> printable("a\\x1b[31mred\\nb"), printable("\\x1b[m::error::a #\\0#[error]b")
+    ('ared b', ': :error::a ## [error]b')
     """
-    if len(text) <= limit and text.isprintable() and "  " not in text:    # nearly always
-        return text.strip()
-    text = terminal_text(text[:limit * 2]).encode("utf-8", "replace").decode("utf-8")
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return text if len(text) <= limit else text[:limit - 1] + "…"
+    if len(text) > limit or not text.isprintable() or "  " in text:    # nearly never
+        text = terminal_text(text[:limit * 2]).encode("utf-8", "replace").decode("utf-8")
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        text = text if len(text) <= limit else text[:limit - 1] + "…"
+    text = text.strip().replace("##[", "## [")
+    return ": :" + text[2:] if text.startswith("::") else text
 
 
 def terminal_text(text: str) -> str:
@@ -4618,6 +4622,150 @@ def render_plan(launches: Sequence[Mapping[str, Any]]) -> str:
         note = f"  # {row['skip']}" if row["skip"] else ""
         lines.append(f"{row['agent']}{note}\n    {' '.join(map(shell_word, row['argv']))}\n")
     return "".join(lines)
+
+# === GITHUB ===============================================================
+# What a run tells GitHub Actions: a summary and outputs of the step, and one annotation. All are made from the
+# result object of `--json`. The runner reads commands in every line of the log: `::name ...::` after any blanks,
+# and the older `##[name ...]` anywhere (ActionCommand.cs of github.com/actions/runner). What is published is
+# masked as a handoff is; the output `answer` is the answer itself, as standard output is.
+
+SUMMARY_BYTES = 1 << 20                                    # of a step's file; of a larger one the runner shows nothing
+ANSWER_BYTES = 100_000                                     # an output goes on in a variable: Linux takes no 128 KiB
+WAIT_CAP_S = 5 * 3600                                      # GitHub ends a job after 6 hours, and nobody is told why
+WAIT_CAPPED = "under GitHub Actions, which ends a job after 6 hours, waiting is capped at 5; less leaves time to work"
+OUTPUTS = ("status", "agent", "model", "answer", "error", "error_class", "exit_code", "retry_at", "task_id")
+# A reader's browser would fetch these at once: an address can carry off what an agent was tricked into telling.
+_FETCHED = r"(?i)<(?=/?(?:img|picture|source|video|audio|image|input|object|embed|iframe|svg)\b)|!(?=\[)"
+
+
+@value
+class Runner:
+    """The GitHub Actions runner that orch was started by: its files for this step."""
+    summary: str | None
+    outputs: str | None
+
+
+def runner_of(env: Mapping[str, str]) -> Runner | None:
+    """The runner that this environment tells of, or None: one look-up where there is none."""
+    if env.get("GITHUB_ACTIONS") != "true":
+        return None
+    return Runner(env.get("GITHUB_STEP_SUMMARY") or None, env.get("GITHUB_OUTPUT") or None)
+
+
+def holds_commands(text: str) -> bool:
+    """Whether the runner would take a line of `text` for a command.
+
+    >>> holds_commands("a\\n\\t::error::b"), holds_commands("a ##[group]b"), holds_commands("std::string")
+    (True, True, False)
+    """
+    if "##[" in text:
+        return True
+    return "::" in text and any(line.strip("\ufeff \t").lstrip().startswith("::") for line in text.splitlines())
+
+
+def render_annotation(result: Mapping[str, Any], *, quiet: bool = False) -> str:
+    """The command for the one annotation of a result, or "" where there is nothing to see.
+
+    An error where there is no answer, a warning where it may come later, or came from another agent.
+    """
+    code, text = result["exit_code"], result["error"] or ""
+    if code > 128:
+        return ""
+    if code == Exit.OK:
+        stopped = [done for done in result["attempts"] if done["outcome"] != OK]
+        if not stopped or quiet:
+            return ""
+        text = f"{stopped[0]['agent']}: {stopped[0]['error'] or stopped[0]['outcome']}; {result['agent']} answered"
+    if result["retry_at"]:
+        text += f" (free again at {result['retry_at']})"
+    text = terminal_text(mask_secrets(text)[0])
+    for char in "%\r\n":                                   # the percent sign first
+        text = text.replace(char, f"%{ord(char):02X}")
+    return f"::{'warning' if code in (Exit.OK, Exit.TRY_LATER) else 'error'} title=orch::{text}\n"
+
+
+def render_outputs(result: Mapping[str, Any], delimiter: str) -> str:
+    """The outputs of the step; what is not known is empty. No value may hold the delimiter: it has to be random.
+
+    >>> render_outputs({"status": "ok"}, "x").startswith("status<<x\\nok\\nx\\nagent<<x\\n\\nx\\n")
+    True
+    """
+    values = {name: "" if result.get(name) is None else str(result[name]) for name in OUTPUTS}
+    values["answer"] = cut_text(values["answer"].rstrip("\n"), ANSWER_BYTES)
+    values["error"] = mask_secrets(values["error"])[0]
+    return "".join(f"{name}<<{delimiter}\n{text}\n{delimiter}\n" for name, text in values.items())
+
+
+def cut_text(text: str, most_bytes: int) -> str:
+    """The start of a text that takes no more than so many bytes of UTF-8, its last line saying so where it was cut."""
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) <= most_bytes:
+        return text
+    note = f"\n[cut by orch: {len(data) - most_bytes} bytes more]"
+    return data[:max(most_bytes - len(note) - 8, 0)].decode("utf-8", "ignore") + note
+
+
+def render_step_summary(result: Mapping[str, Any], written_bytes: int = 0) -> str:
+    """The summary of the step as Markdown: attempts, route, warnings, and the answer as a quotation, cut to fit.
+
+    `written_bytes` stand in the file already; where they leave no room, the summary is "". Nothing that an agent
+    says can leave its cell or its quotation, or have a browser fetch anything.
+    """
+    rows = [_attempt_row(number, done) for number, done in enumerate(result["attempts"], 1)]
+    if len(rows) > 1:
+        rows.append(_attempt_row("all", {**result, "agent": "", "outcome": "", "error": "", "model": ""}))
+    head = ("", "agent", "model", "outcome", "", "time", "tokens", "cost")
+    route = result["route"]
+    parts = [f"### orch: {_title(result)}\n"]
+    if rows:
+        parts += [_table_row(head), "|--:|---|---|---|---|--:|--:|--:|\n", *map(_table_row, rows)]
+    if route["agent"]:
+        parts.append(f"\nRoute: {_markdown(route['agent'])} ({_markdown(route['reason'])}), "
+                     f"task {_markdown(result['task_id'])}\n")
+    parts += [f"\n- {_markdown(text)}\n" for text in result["warnings"][:20]]
+    top = "".join([*parts, "\n"])
+    left = SUMMARY_BYTES - written_bytes - len(top.encode("utf-8", "replace"))
+    return top + _quotation(result["answer"] or "", left - 1) + "\n" if left > 200 else ""
+
+
+def _title(result: Mapping[str, Any]) -> str:
+    if result["status"] == "ok":
+        return f"{_markdown(result['agent'])} answered"
+    until = f", free again at {_markdown(result['retry_at'])}" if result["retry_at"] else ""
+    return _markdown(result["error"] or result["status"]) + until
+
+
+def _attempt_row(number: Any, done: Mapping[str, Any]) -> Sequence[Any]:
+    tokens = render_count(done["usage"] and done["usage"]["billable"])
+    return (number, done["agent"], done["model"], done["outcome"], done["error"] or "",
+            render_span(done["duration_ms"] / 1000), tokens, render_cost(done["cost_usd"]))
+
+
+def _table_row(cells: Sequence[Any]) -> str:
+    return f"| {' | '.join('-' if cell is None else _markdown(cell) for cell in cells)} |\n"
+
+
+def _markdown(item: Any) -> str:
+    """A text as Markdown that shows it and does nothing else, on one line, masked.
+
+    >>> _markdown("a|b *c* <img>")
+    'a\\\\|b \\\\*c\\\\* \\\\<img\\\\>'
+    """
+    return re.sub(r"([\\`*_{}\[\]<>()#!|~&@])", r"\\\1", printable(mask_secrets(str(item))[0], 500))
+
+
+def _quotation(answer: str, most_bytes: int) -> str:
+    """An answer as a block quotation, in which no fence, tag or comment of it reaches beyond its end."""
+    text = re.sub(_FETCHED, lambda found: f"&#{ord(found[0])};", terminal_text(mask_secrets(answer)[0]))
+    lines, left = [], most_bytes - 80
+    for line in text.strip("\n").splitlines():
+        left -= len(line.encode("utf-8", "replace")) + 3
+        if left < 0:
+            lines.append("> \n> … cut: the summary of a step holds no more\n")
+            break
+        lines.append(f"> {line}\n")
+    return "".join(lines)
+
 
 # === PROCESSES ============================================================
 # `spawn` starts every process: an argument list, never a shell, standard input stated,
@@ -5088,25 +5236,24 @@ def append_ledger(world: World, record: Mapping[str, Any]) -> None:
     line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
     make_folder(world.home)
     with locked(home_path(world, "usage.lock")):
-        path = home_path(world, "usage.jsonl")
-        fd = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
-        try:
-            size = _size_of_regular(fd, path)
-            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-            data = b"\n" + line if torn else line
-            if os.write(fd, data) != len(data):
-                os.ftruncate(fd, size)
-                raise OSError(f"{path}: no space left")
-        finally:
-            os.close(fd)
+        append_file(home_path(world, "usage.jsonl"), lambda _size: line)
 
 
-def _size_of_regular(fd: int, path: str) -> int:
-    import stat
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(f"{path}: not a regular file")
-    return status.st_size
+def append_file(path: str, content: Callable[[int], bytes]) -> None:
+    """Append what `content` makes of the file's size, completing a torn last line first.
+
+    One write, and what does not fit is taken back; raises OSError.
+    """
+    fd = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(fd).st_size
+        torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        data = b"\n" * torn + content(size + torn)
+        if os.write(fd, data) != len(data):
+            os.ftruncate(fd, size)
+            raise OSError(f"{path}: no space left")
+    finally:
+        os.close(fd)
 
 
 def read_ledger(world: World) -> Iterator[dict[str, Any] | None]:
@@ -6303,6 +6450,8 @@ GIT_LOCAL_VARIABLES = (                                    # git rev-parse --loc
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
     "GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE",
     "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_COMMON_DIR", "GIT_INTERNAL_SUPER_PREFIX", "GIT_QUARANTINE_PATH")
+# Files through which a step commands GitHub's runner: what is no business of an agent's tests and scripts.
+RUNNER_FILES = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
 
 
 @value
@@ -6456,12 +6605,13 @@ def _transcript(run: Run, task: Task, ended: Ended) -> dict[str, Any]:
 
 
 def agent_environment(env: Mapping[str, str], agent: Agent, extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment for an agent: the caller's, less git's and nested agents' variables, plus ours.
+    """The environment for an agent: the caller's, less git's, a runner's and nested agents' variables, plus ours.
 
     A built-in default does not override a variable that the caller has set; the config does.
     """
     built_in = next((row.env for row in AGENTS if row.name == agent.name), {})
-    kept = {k: v for k, v in env.items() if k not in GIT_LOCAL_VARIABLES and k not in agent.unset_env}
+    dropped = {*GIT_LOCAL_VARIABLES, *RUNNER_FILES, *agent.unset_env}
+    kept = {k: v for k, v in env.items() if k not in dropped}
     mine = {k: v for k, v in agent.env.items() if not (k in kept and built_in.get(k) == v)}
     return {**kept, **mine, **extra}
 
@@ -7619,7 +7769,7 @@ class Given:
 def print_json(item: Any) -> None:
     """Print one JSON value; in pieces, as an answer may be large."""
     small: list[str] = []
-    for piece in (*json.JSONEncoder(indent=2).iterencode(item), "\n"):
+    for piece in (*map(tame_json, json.JSONEncoder(indent=2).iterencode(item)), "\n"):
         if len(piece) > OUT_CHARS:
             write_out("".join(small))
             write_out(piece)
@@ -7627,6 +7777,15 @@ def print_json(item: Any) -> None:
         else:
             small.append(piece)
     write_out("".join(small))
+
+
+def tame_json(text: str) -> str:
+    r"""The same JSON without what the runner of a CI job takes for a command anywhere in a line.
+
+    >>> tame_json('"##[group]"')
+    '"\\u0023#[group]"'
+    """
+    return text.replace("##[", "\\u0023#[")
 
 
 STUCK_S = 1.0                                              # a notice that finds no reader for so long is dropped
@@ -7718,6 +7877,7 @@ class Screen:
         self.streamed = False
         self.last = ""
         self.unwritten = b""                               # what was not taken before a stop was requested
+        self.runner = runner_of(world.env)
         self.live = LiveLine(world, on=not self.quiet)
         self.at_work: dict[str, Work] = {}                 # by role, "" without one
 
@@ -7737,13 +7897,16 @@ class Screen:
         if kind == "role_end":
             self.at_work.pop(role, None)
         if kind in ("activity", "attempt_start"):
+            until = event.get("until")
+            if until and until != self.live.until and not self.live.on:    # in a log, a silent hour looks like a hang
+                self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting")
             self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0)
-            self.live.show([] if self.streamed else list(self.at_work.values()), event.get("until"))
+            self.live.show([] if self.streamed else list(self.at_work.values()), until)
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
         times = {key: render_time(event[key]) for key in ("at", "until") if isinstance(event.get(key), float)}
-        self.put(json.dumps({**event, **times}) + "\n")
+        self.put(tame_json(json.dumps({**event, **times})) + "\n")
 
     def put(self, text: str) -> None:
         """Write to standard output while the run goes on; where that takes no more, the run is to stop."""
@@ -7773,9 +7936,10 @@ class Screen:
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
         write_bytes(self.unwritten, None)
+        result = self.publish(result)
         if self.events:
             event = {"type": "result", "at": render_time(self.world.now()), **result_json(result)}
-            write_out(json.dumps(event) + "\n")
+            write_out(tame_json(json.dumps(event)) + "\n")
         elif self.given["json"]:
             print_json(result_json(result))
         elif result.answer is not None:
@@ -7784,13 +7948,88 @@ class Screen:
             write_err(f"orch: {printable(result.error)}{retry_hint(result, self.world.now())}\n")
         return result.exit_code
 
+    def publish(self, result: Result) -> Result:
+        """Tell GitHub's runner, where there is one; what it cannot be told is one more warning of the result."""
+        if self.runner is None:
+            return result
+        trouble = append_for_runner(self.runner, result)
+        if trouble:
+            self.notice(trouble)
+            result = replaced(result, warnings=(*result.warnings, trouble))
+        write_err(render_annotation(result_json(result), quiet=self.quiet))
+        return result
+
     def print_answer(self, answer: str) -> None:
         """The answer, once, ending in one newline."""
         if self.streamed:
             write_out("" if self.last.endswith("\n") else "\n")
             return
         answer = answer.rstrip("\n") + "\n"
-        write_out(terminal_text(answer) if self.on_terminal else answer)
+        if self.runner is not None and holds_commands(answer):
+            write_guarded(answer)
+        else:
+            write_out(terminal_text(answer) if self.on_terminal else answer)
+
+
+def append_for_runner(runner: Runner, result: Result) -> str | None:
+    """Append to the summary and the outputs of the step; returns a warning where that cannot be done."""
+    shown, delimiter = result_json(result), os.urandom(16).hex()
+    troubles = (_append_text("GITHUB_STEP_SUMMARY", runner.summary, lambda size: render_step_summary(shown, size)),
+                _append_text("GITHUB_OUTPUT", runner.outputs, lambda _size: render_outputs(shown, delimiter)))
+    return "; ".join(filter(None, troubles)) or None
+
+
+def _append_text(name: str, path: str | None, content: Callable[[int], str]) -> str | None:
+    try:
+        if path is not None:
+            append_file(path, lambda size: content(size).encode("utf-8", "surrogateescape"))
+    except OSError as err:
+        return f"${name}: {printable(path or '')}: cannot be written: {reason_of(err)}"
+    return None
+
+
+READ_S, USED_S = 2.0, 0.2                                  # how long a reader may take, and what it has read
+
+
+def write_guarded(text: str) -> None:
+    """Write to standard output what GitHub's runner might take for commands, its commands stopped meanwhile.
+
+    The runner reads two pipes, and of two lines that wait it may use either first: so what was written to the one
+    has to be taken before anything is written to the other. A file does not reach the log.
+    """
+    import stat
+    if stat.S_ISREG(os.fstat(1).st_mode):
+        write_out(text)
+        return
+    token = os.urandom(16).hex()
+    write_err(f"::stop-commands::{token}\n")
+    try:
+        let_be_read(2)
+        write_out(text)
+        let_be_read(1)
+    finally:
+        write_err(f"::{token}::\n")
+
+
+def let_be_read(fd: int) -> None:
+    """Wait until the reader of a pipe has taken all of it, and a moment more; not where both streams are one."""
+    if os.path.sameopenfile(1, 2):
+        return
+    give_up_at = time.monotonic() + READ_S
+    while bytes_waiting(fd) and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+    time.sleep(USED_S)
+
+
+def bytes_waiting(fd: int) -> int:
+    """How much of what was written to a pipe has not been read yet; 0 for anything but a pipe."""
+    import fcntl
+    import stat
+    import struct
+    import termios
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return 0
+    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
 def retry_hint(result: Result, now: float) -> str:
@@ -7949,11 +8188,16 @@ def cmd_run(given: Given, world: World) -> int:
 
     def start() -> Result | int:
         request = request_of(given, read_prompt(given, screen))
+        capped = screen.runner is not None and request.wait_s > WAIT_CAP_S
+        if capped:
+            screen.notice(WAIT_CAPPED)
+            request = replaced(request, wait_s=WAIT_CAP_S)
         if world.stop.signal is not None:                  # while it was reading
             return no_run(Exit(128 + world.stop.signal), EXIT_TEXTS[Exit(128 + world.stop.signal)], world)
         if given["dry_run"]:
             return print_plan(given, world, request)
-        return run_request(replaced(world, emit=screen.event), request, given["config"])
+        result = run_request(replaced(world, emit=screen.event), request, given["config"])
+        return replaced(result, warnings=(*result.warnings, *[WAIT_CAPPED] * capped))
     return show_run(given, screen, start)
 
 
@@ -7964,9 +8208,10 @@ def show_run(given: Given, screen: Screen, start: Callable[[], Result | int]) ->
         if isinstance(result, int):
             return result
     except OrchError as err:
-        if not (given["json"] or given["events"]):
-            raise
         result = replaced(no_run(err.code, str(err), screen.world), retry_at=err.retry_at)
+        if not (given["json"] or given["events"]):
+            screen.publish(result)
+            raise
     finally:
         screen.close()
     default_signals()                                      # nothing is left to clean up, and writing may block
@@ -8042,16 +8287,9 @@ def is_pipe_or_file(fd: int) -> bool:
 
 def unread_notice(given: Given) -> str | None:
     """A notice where a piped standard input that was not asked for holds unread data."""
-    import select
-    import stat
-    asked = given.stdin or given.options.get("print")
-    if asked or not stat.S_ISFIFO(os.fstat(0).st_mode) or not select.select([0], [], [], 0)[0]:
+    if given.stdin or given.options.get("print") or not bytes_waiting(0):
         return None
-    import fcntl
-    import struct
-    import termios
-    waiting = struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))[0]
-    return "standard input holds data that was not read; give `-` to add it to the prompt" if waiting else None
+    return "standard input holds data that was not read; give `-` to add it to the prompt"
 
 
 def load_config(given: Given, world: World) -> Config:
@@ -8279,9 +8517,13 @@ def cmd_wait(given: Given, world: World) -> int:
                                  and is_installed(world, config.agents[n]))
     if not names:
         raise OrchError(not_installed_text(config, None, world.env.get("PATH", "")))
+    most_s = float("inf") if given["max"] is None else given["max"]
+    if runner_of(world.env) and most_s > WAIT_CAP_S:
+        write_err(f"orch: {WAIT_CAPPED}\n")
+        most_s = WAIT_CAP_S
     live = LiveLine(world)
     try:
-        return _wait_for(names, world, live, float("inf") if given["max"] is None else given["max"])
+        return _wait_for(names, world, live, most_s)
     finally:
         live.close()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -532,3 +533,72 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a tmpfs")
 not_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+# === RECIPES OF THE README ===============================================
+
+NOT_RUN = re.compile(r"<!-- not run by the tests: (.+?) -->\s*\Z")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+class Block:
+    """A fenced block of the README: `language`, `text`, `heading` above it, the `line` of its fence.
+
+    `not_run` is the reason in a comment `<!-- not run by the tests: REASON -->` right above the fence, else None.
+    """
+
+    def __init__(self, readme, found):
+        before = readme[:found.start()]
+        self.language, self.text = found[1], found[2]
+        self.line = before.count("\n") + 1
+        self.heading = (re.findall(r"^#+ (.*)$", before, re.M) or [""])[-1]
+        reason = NOT_RUN.search(before[-300:])
+        self.not_run = reason[1] if reason else None
+        first = next((line for line in self.script.splitlines() if line.strip()), "")
+        self.name = re.sub(r"\W+", "-", f"{self.heading} {first}").strip("-")[:60]
+
+    @property
+    def script(self):
+        """What a person types: of a console block the lines after `$ `, and after `> ` where they go on."""
+        if self.language != "console":
+            return self.text
+        return "".join(line[2:] + "\n" for line in self.text.splitlines() if line.startswith(("$ ", "> ")))
+
+
+def readme_blocks(*languages):
+    """The README's blocks in these languages, in order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [block for block in (Block(text, found) for found in FENCE.finditer(text)) if block.language in languages]
+
+
+def recipe(language, words):
+    """The one block in this language that holds these words."""
+    found = [block for block in readme_blocks(language) if words in block.text]
+    assert len(found) == 1, f"{len(found)} blocks hold {words!r}"
+    return found[0].text
+
+
+class Shell:
+    """A shell in the world of `orch`, with orch on its PATH and a git identity: shell("git commit", cwd=...)."""
+
+    def __init__(self, orch):
+        self.orch = orch
+        (orch.agents / "orch").symlink_to(orch.program)
+        self.env = {**orch.env, "EDITOR": "true", "TERM": "dumb"}
+        config = orch.user_home / ".gitconfig"
+        config.write_text("[user]\nname = A\nemail = a@example.org\n[init]\ndefaultBranch = main\n[advice]\ndetachedHead = false\n")
+
+    def __call__(self, script, *, cwd=None, input=b"", ok=True, options="-eu", timeout=TIMEOUT_S, **env):
+        """Run a script with bash; its Result. Variables that are None are removed; `ok`: it has to end with 0."""
+        merged = {name: value for name, value in {**self.env, **env}.items() if value is not None}
+        done = subprocess.run(["bash", *options.split(), "-c", script], cwd=cwd or self.orch.work, env=merged, check=False,
+                              input=input.encode() if isinstance(input, str) else input, capture_output=True, timeout=timeout)
+        result = Result(done.returncode, done.stdout, done.stderr)
+        assert not ok or result.code == 0, result
+        return result
+
+
+@pytest.fixture
+def shell(orch):
+    """A shell with orch and its fake agents on the PATH."""
+    return Shell(orch)
