@@ -5177,6 +5177,14 @@ def try_lock(fd: int) -> bool:
     return True
 
 
+def home_of(env: Mapping[str, str]) -> str:
+    """The home directory that an environment names: $ORCH_HOME, else ~/.orch."""
+    user_home = env.get("HOME") or os.path.expanduser("~")
+    if user_home == "~":                                   # nobody knows this user: not the working directory's "~"
+        user_home = "/"
+    return os.path.abspath(env.get("ORCH_HOME") or os.path.join(user_home, ".orch"))
+
+
 def home_path(world: World, *names: str) -> str:
     """A path below the home directory."""
     return os.path.join(world.home, *names)
@@ -5989,11 +5997,13 @@ def take_snapshot(
     """Record the working tree in `store`; or None and why not.
 
     The second one is given the first as `before`, and the repository found anew from
-    `before.repo.top`: what was recorded then stays in, though it be ignored by now.
+    `before.repo.top`: what was recorded then stays in, though it be ignored by now. What git does not track of
+    orch's home, if that lies in the working tree, is left out: it is nobody's work.
     """
     try:
         if before is None:
             _make_private_dir(repo, store, env)
+            _ignore_folder(os.path.join(store, "git", "info", "exclude"), home_of(env), repo.top)
         index = os.path.join(store, "git", "index-after" if before else "index-before")
         git = _Private(repo.top, private_git_env(store, repo.top, index, env), deadline_at)
         _copy_index(repo, git)
@@ -6053,6 +6063,14 @@ def _make_private_dir(repo: Repo, store: str, env: Mapping[str, str]) -> None:
     for path in (repo.exclude, repo.attributes, repo.sparse):
         if os.path.isfile(path):
             _write(git_dir, f"info/{os.path.basename(path)}", _read(path))
+
+
+def _ignore_folder(exclude: str, folder: str, top: str) -> None:
+    """Add a folder inside `top` to a private list of what is ignored."""
+    inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
+    if inside != "." and not inside.startswith("..") and "\n" not in inside:
+        with open(exclude, "ab") as file:
+            file.write(b"\n/" + os.fsencode(re.sub(r"([\\*?\[\] ])", r"\\\1", inside)) + b"/\n")
 
 
 def _pairs(listing: bytes) -> Iterator[tuple[str, bytes | None]]:
@@ -6842,11 +6860,7 @@ class Result:
 
 def make_world(env: Mapping[str, str], cwd: str, stop: Stop, emit: Callable[..., None] | None = None) -> World:
     """The surroundings of a run, from an environment and a working directory."""
-    user_home = env.get("HOME") or os.path.expanduser("~")
-    if user_home == "~":                                   # nobody knows this user: not the working directory's "~"
-        user_home = "/"
-    home = env.get("ORCH_HOME") or os.path.join(user_home, ".orch")
-    return World(dict(env), os.path.abspath(home), cwd, None, time.time, stop,
+    return World(dict(env), home_of(env), cwd, None, time.time, stop,
                  emit or (lambda _kind, /, **_fields: None))
 
 

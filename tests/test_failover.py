@@ -476,3 +476,21 @@ def test_a_reset_time_that_is_behind_us_does_not_shorten_a_known_one(orch, fake)
     both = [orch.start("-q", "go"), orch.start("-q", "go")]
     assert [run.wait(timeout=20) for run in both] == [75, 75]
     assert epoch_of(orch.state()["cooldowns"]["claude"]["until"]) >= known
+
+
+@pytest.mark.parametrize("name", [".orch-home", "a b/[c]*", "plain"])
+def test_a_home_inside_the_repository_is_no_work_of_an_agent(orch, fake, repo, name):
+    fake("claude", claude_limit(time.time() + HOUR, write={"new.txt": "x\n"}))
+    fake("codex", codex_ok("done"))
+    result = orch("--json", "go", env={"ORCH_HOME": str(repo / name)})
+    assert (repo / name / "state.json").exists()
+    assert result.json["changed_files"] == ["new.txt"]
+    assert name not in fake.calls[1].prompt.decode()
+    assert "new.txt" in fake.calls[1].prompt.decode()
+
+
+def test_what_is_tracked_of_a_home_inside_the_repository_counts(orch, fake, repo):
+    orch.configure({}, repo / "home" / "config.json")
+    git("add", ".", cwd=repo)
+    fake("claude", claude_ok("done", write={"home/config.json": "{ }"}))
+    assert orch("--json", "go", env={"ORCH_HOME": str(repo / "home")}).json["changed_files"] == ["home/config.json"]
