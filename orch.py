@@ -4633,6 +4633,7 @@ SUMMARY_BYTES = 1 << 20                                    # of a step's file; o
 ANSWER_BYTES = 100_000                                     # an output goes on in a variable: Linux takes no 128 KiB
 WAIT_CAP_S = 5 * 3600                                      # GitHub ends a job after 6 hours, and nobody is told why
 WAIT_CAPPED = "under GitHub Actions, which ends a job after 6 hours, waiting is capped at 5; less leaves time to work"
+MARGIN_CHARS = 64 << 10
 OUTPUTS = ("status", "agent", "model", "answer", "error", "error_class", "exit_code", "retry_at", "task_id")
 # A reader's browser would fetch these at once: an address can carry off what an agent was tricked into telling.
 _FETCHED = r"(?i)<(?=/?(?:img|picture|source|video|audio|image|input|object|embed|iframe|svg)\b)|!(?=\[)"
@@ -4756,7 +4757,8 @@ def _markdown(item: Any) -> str:
 
 def _quotation(answer: str, most_bytes: int) -> str:
     """An answer as a block quotation, in which no fence, tag or comment of it reaches beyond its end."""
-    text = re.sub(_FETCHED, lambda found: f"&#{ord(found[0])};", terminal_text(mask_secrets(answer)[0]))
+    text = mask_secrets(answer[:most_bytes + MARGIN_CHARS])[0]      # a secret that is cut in two would not be known
+    text = re.sub(_FETCHED, lambda found: f"&#{ord(found[0])};", terminal_text(text))
     lines, left = [], most_bytes - 80
     for line in text.strip("\n").splitlines():
         left -= len(line.encode("utf-8", "replace")) + 3
@@ -7935,7 +7937,11 @@ class Screen:
         """One line on standard error."""
         if not self.quiet:
             self.live.erase()
-            write_err(f"orch: {text}\n", STUCK_S)
+            write_err(f"orch: {self.published(text)}\n", STUCK_S)
+
+    def published(self, text: str) -> str:
+        """A notice without secrets where it goes to a log that others read."""
+        return mask_secrets(text)[0] if self.runner is not None else text
 
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
@@ -7959,7 +7965,7 @@ class Screen:
         elif result.answer is not None:
             self.print_answer(result.answer)
         if result.error and result.exit_code < 128:
-            write_err(f"orch: {printable(result.error)}{retry_hint(result, self.world.now())}\n")
+            write_err(f"orch: {self.published(printable(result.error))}{retry_hint(result, self.world.now())}\n")
         return result.exit_code
 
     def publish(self, result: Result) -> Result:

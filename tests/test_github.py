@@ -15,6 +15,7 @@ from conftest import (
     claude_failed,
     claude_limit,
     claude_ok,
+    codex_failed,
     codex_limit,
     codex_ok,
     needs_proc,
@@ -288,6 +289,16 @@ def test_an_agents_error_commands_nothing_wherever_it_is_told(orch, fake, runner
     assert annotation.startswith("::warning title=orch::claude: ")
     listed = orch("jobs").out + orch("usage", "--by", "model").out + orch("status").out + orch("jobs", "--json").out
     assert commands_in(listed.splitlines()) == []
+
+
+def test_a_secret_in_an_error_is_not_printed(orch, fake, runner):
+    fake("claude", claude_failed(f"bad token {TOKEN}", status=500))
+    fake("codex", codex_failed(f"bad token {TOKEN}"))
+    result = orch("-v", "go")
+    assert result.code == 1
+    for text in (result.err, runner.summary, runner.output_path.read_text()):
+        assert "[REDACTED:github-token]" in text or "REDACTED:github" in text
+        assert TOKEN not in text
 
 
 def test_a_model_that_is_called_like_a_command_commands_nothing_in_a_table(orch, fake, runner):
