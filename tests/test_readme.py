@@ -1,7 +1,8 @@
 """Every shell block of the README does what it says, as it is written.
 
-A block runs with `bash -eu` in a world made from nothing: a home whose config is all of the README's JSON examples, fake
-agents that answer anything, a git repository with a change. A block that names orch.py, make or `pip install .` runs in a
+A block runs with `bash -eu` in a world made from nothing: a home whose config is that of `orch init` with all of the README's
+JSON examples, fake agents that answer anything, a git repository with a change. A console block that shows what happens has
+its story in STORIES, which the agents then play, and is compared with what orch prints. A block that names orch.py, make or `pip install .` runs in a
 copy of the clone. What cannot run here carries a comment right above its fence, and stands in NOT_RUN below:
 
     <!-- not run by the tests: REASON -->
@@ -15,7 +16,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, claude_limit, claude_ok, codex_ok, readme_blocks
+from conftest import ROOT, claude_limit, claude_ok, codex_failed, codex_ok, readme_blocks
 from test_build import has_setuptools
 
 import orch as program
@@ -26,6 +27,30 @@ CLONE = ("orch.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "M
 IN_CLONE = re.compile(r"\borch\.py\b|\bmake\b|pip install \.|pipx install \.")
 
 
+def limit():
+    return claude_limit((time.time() // 3600 + 2) * 3600)
+
+
+def tell_of_a_limit(fake, block):
+    """Claude is at its limit, Codex says what the README has it say."""
+    fake("claude", limit())
+    fake("codex", codex_ok(re.search(r"^\$ orch \"add.*\norch: .*\n(.*)\n", block.text, re.M)[1]))
+
+
+def tell_of_a_team(fake, _block):
+    """Claude plans and is at its limit, Codex goes on and fails as the last role, and then does not."""
+    fake("claude", claude_ok("plan"), limit())
+    fake("codex", codex_ok("built"), codex_ok("reviewed"), codex_failed("stream disconnected before completion"), codex_ok("tested"))
+
+
+STORIES = {'$ orch "add a goodbye': tell_of_a_limit, "$ orch --team full": tell_of_a_team}
+
+
+def story_of(block):
+    """What the agents do in a console block, or None where they may do anything."""
+    return next((story for part, story in STORIES.items() if part in block.text), None)
+
+
 def merge(below, above):
     """Two configs as orch merges them: objects merge, all else replaces."""
     for key, value in above.items():
@@ -34,8 +59,8 @@ def merge(below, above):
 
 
 def example_config():
-    """All JSON examples of the README that are configs, as one."""
-    known, config = set(program.DEFAULTS), {}
+    """What `orch init` writes, with all JSON examples of the README that are configs, as one."""
+    known, config = set(program.DEFAULTS), json.loads(program.EXAMPLE_CONFIG)
     for block in readme_blocks("json"):
         value = json.loads(block.text)
         if set(value) <= known | {"$schema"}:
@@ -108,7 +133,7 @@ def lacking(script):
     return None
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if not block.not_run], ids=lambda block: block.name)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if not block.not_run and not story_of(block)], ids=lambda block: block.name)
 def test_a_block_runs_as_it_is_written(orch, shell, place, block):
     missing = lacking(block.script)
     if missing:
@@ -141,22 +166,29 @@ def test_the_json_examples_are_configs_that_orch_accepts(orch):
     assert (result.code, result.err) == (0, "")
 
 
-def test_the_session_at_the_top_is_what_orch_prints(orch, shell, fake):
-    block = readme_blocks("console")[0]
-    reset = (time.time() // 3600 + 2) * 3600
-    said = re.search(r"^\$ orch \"add.*\norch: .*\n(.*)\n", block.text, re.M)[1]
-    fake("claude", claude_limit(reset))
-    fake("codex", codex_ok(said))
-    shell.env["ORCH_HOME"] = str(orch.home)
-    shell(f"git init -q {orch.work}")
-    result = shell("exec 2>&1\n" + block.script)
-    shown = [line for line in block.text.splitlines() if line and not line.startswith("$ ")]
-    assert [words(line) for line in result.out.splitlines()] == [words(line) for line in shown]
+@pytest.mark.parametrize("block", [block for block in BLOCKS if story_of(block)], ids=lambda block: block.name)
+def test_a_session_shows_what_orch_prints(orch, shell, fake, repo, block):
+    orch.configure(program.EXAMPLE_CONFIG)
+    story_of(block)(fake, block)
+    sample = re.search(r"\d{8}T\d{6}", block.text)          # a run id; what is typed of one begins another one now
+    script = re.sub(rf"^(.*) {sample[0][:9]}$", r"\1 20", block.script, flags=re.M) if sample else block.script
+    result = shell("exec 2>&1\n" + script, options="-u", ok=False)
+    shown = [words(line) for line in block.text.splitlines() if line and not line.startswith("$ ")]
+    printed = [words(line) for line in result.out.splitlines()]
+    if shown[-1] == ["..."]:
+        shown, printed = shown[:-1], printed[:len(shown) - 1]
+    assert printed == shown
 
 
 def words(line):
-    """A line without what differs from run to run: times, numbers, zones, width of columns."""
+    """A line without what differs from run to run: times, numbers, zones, ids, width of columns."""
     line = re.sub(r"\(Europe/Berlin\)|\(UTC\)", "ZONE", line)
-    line = re.sub(r"until [\d:]+, in (\d+ (d|h|min|s) ?)+", "until WHEN ", line)
+    line = re.sub(r"\d{8}T\d{6}-[0-9a-f]{8}", "ID", line)
+    line = re.sub(r"until (\w+ \d+, )?[\d:]+", "until WHEN", line)
+    line = re.sub(r"in (\d+ (d|h|min|s) ?)+", "in SPAN ", line)
     line = re.sub(r"resets \d+(:\d+)?[ap]m", "resets CLOCK", line)
-    return re.sub(r"\d+(\.\d+)?k?", "N", line).split()
+    return re.sub(r"\d+(\.\d+)?k?", "N", line).replace(" ,", ",").replace(" )", ")").split()
+
+
+def test_every_story_is_told():
+    assert [sum(part in block.text for block in BLOCKS) for part in STORIES] == [1] * len(STORIES)
