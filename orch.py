@@ -7984,11 +7984,7 @@ class Screen:
         if self.streamed:
             write_out("" if self.last.endswith("\n") else "\n")
             return
-        answer = answer.rstrip("\n") + "\n"
-        if self.runner is not None and holds_commands(answer):
-            write_guarded(answer)
-        else:
-            write_out(terminal_text(answer) if self.on_terminal else answer)
+        write_answer(answer.rstrip("\n") + "\n", self.world.env)
 
 
 def append_for_runner(runner: Runner, result: Result) -> str | None:
@@ -8009,6 +8005,14 @@ def _append_text(name: str, path: str | None, content: Callable[[int], str]) -> 
 
 
 READ_S, USED_S = 2.0, 0.2                                  # how long a reader may take, and what it has read
+
+
+def write_answer(answer: str, env: Mapping[str, str]) -> None:
+    """An answer on standard output as it is, but on a terminal without control characters."""
+    if runner_of(env) is not None and holds_commands(answer):
+        write_guarded(answer)
+    else:
+        write_out(terminal_text(answer) if os.isatty(1) else answer)
 
 
 def write_guarded(text: str) -> None:
@@ -8784,7 +8788,7 @@ def _show_answer(given: Given, world: World, record: Mapping[str, Any], role: st
         return Exit.OK
     if failed and not given["quiet"]:
         write_err(f"orch: {role} failed; this is what it said before\n")
-    write_out(terminal_text(text) if os.isatty(1) else text)
+    write_answer(text, world.env)
     return Exit.OK
 
 

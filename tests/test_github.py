@@ -262,6 +262,15 @@ def test_a_harmless_answer_stops_nothing(orch, fake, runner, answer):
     assert (result.out, result.err) == (answer + "\n", "")
 
 
+def test_the_kept_answer_of_a_role_commands_nothing_either(orch, fake, runner):
+    orch.configure({"roles": {"planner": {"prompt": "You plan."}}})
+    fake("claude", claude_ok("::error::x"))
+    orch("--role", "planner", "go")
+    text = orch("runs", "20", "planner", stderr=subprocess.STDOUT).out
+    assert "::error::x\n" in text
+    assert commands_in(text.splitlines()) == []
+
+
 def test_a_file_gets_the_answer_and_the_log_nothing(orch, fake, runner, tmp_path):
     fake("claude", claude_ok("::error::x"))
     with open(tmp_path / "answer", "wb") as file:
