@@ -167,6 +167,30 @@ def test_going_on_happens_where_the_run_was_started(team, fake):
     assert fake.calls[2].cwd == str(team.work)
 
 
+def test_going_on_outside_a_checkout_leaves_the_directory_for_nobody(team, fake):
+    run_id = stopped_run(team, fake)
+    path = team.work / ".orch" / "runs" / run_id / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "cwd": "/etc"}))
+    fake("codex", codex_ok())
+    fake("claude", claude_ok())
+    assert team("runs", "resume", run_id).code == 0
+    assert {call.cwd for call in fake.calls} == {str(team.work)}
+
+
+def test_an_answer_that_is_a_link_is_handed_to_nobody(team, fake, tmp_path):
+    run_id = stopped_run(team, fake)
+    (tmp_path / "secret").write_text("the key of the house")
+    path = team.work / ".orch" / "runs" / run_id / "planner.md"
+    path.unlink()
+    path.symlink_to(tmp_path / "secret")
+    fake("codex", codex_ok())
+    fake("claude", claude_ok("planned anew"), claude_ok())
+    assert team("runs", "resume", run_id).code == 0
+    assert roles_of(fake)[2:] == ["planner", "builder", "tester"]
+    assert not any(b"the key" in call.prompt for call in fake.calls)
+    assert path.read_text() == "planned anew\n" and (tmp_path / "secret").read_text() == "the key of the house"
+
+
 def test_going_on_keeps_the_options_and_takes_new_ones(team, fake):
     fake("claude", claude_error())
     run_id = team("--json", "--no-failover", "--roles", "planner,tester", "-m", "some-model", "--access", "read", "make it").json["run_id"]

@@ -347,6 +347,41 @@ def test_a_second_signal_kills_all_at_once(team, fake):
     assert process.returncode == -signal.SIGINT and team.leftovers() == {}
 
 
+@needs_proc
+def test_suspending_reaches_all_that_run_at_once_and_costs_no_time_limit(team, fake):
+    wait = "open('up-%d' % os.getpid(), 'w').close()\n" + until("os.path.exists('go')")
+    fake("claude", claude_ok("1", run=wait))
+    fake("codex", codex_ok("2", run=wait))
+    process = team.start("--team", "pair", "--timeout", "10s", "look")
+    pids = [int(path.name[3:]) for path in wait_until(lambda: [*team.work.glob("up-*")][1:] and [*team.work.glob("up-*")], 30, "two agents")]
+    process.send_signal(signal.SIGTSTP)
+    for pid in (*pids, process.pid):
+        wait_until(lambda pid=pid: core.read_process(pid) and state_of(pid) == "T", 10, "the stop")
+    process.send_signal(signal.SIGCONT)
+    (team.work / "go").touch()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0 and out.count(b"# ") == 2, err
+
+
+def state_of(pid):
+    """The letter of a process's state."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+@needs_proc
+def test_a_closed_standard_output_stops_all_that_run_at_once(team, fake):
+    stay = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    fake("claude", claude_ok("1", run=stay))
+    fake("codex", codex_ok("2", run=stay))
+    process = team.start("--team", "pair", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.stdout.close()
+    assert process.wait(timeout=30) == -signal.SIGPIPE
+    process.stderr.close()
+    assert team.leftovers() == {}
+
+
 def test_a_time_limit_holds_for_the_whole_team(team, fake):
     fake("claude", claude_ok("1", run="time.sleep(60)"))
     result = team("--json", "--roles", "planner,tester", "--deadline", "1s", "look")
@@ -706,6 +741,26 @@ def test_the_library_runs_readers_at_once_and_leaves_no_thread(team, fake, monke
     before = threading.active_count()
     assert core.run("hi", cwd=str(team.work), team="pair").status == "ok"
     assert threading.active_count() == before
+
+
+def test_who_listens_to_a_team_hears_one_event_at_a_time():
+    inside, together = [], []
+
+    def listen(_kind, /, **_fields):
+        inside.append(1)
+        time.sleep(0.001)
+        together.append(len(inside))
+        inside.pop()
+    stop = core.Stop()
+    stop.on_tick = lambda: listen("tick")
+    world = core.one_at_a_time(core.make_world({}, "/", stop, listen))
+    threads = [threading.Thread(target=lambda: [(world.emit("text"), stop.on_tick()) for _ in range(20)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.close()
+    assert together == [1] * 160
 
 
 def test_an_agent_that_orch_started_starts_no_team(team, fake):
