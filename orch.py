@@ -7649,10 +7649,12 @@ class Batch:
 class Call:
     """One call of a tool, at work in a thread of its own."""
 
-    def __init__(self, server: Server, name: str, arguments: Mapping[str, Any], terms: Terms) -> None:
-        self.server, self.name, self.arguments, self.terms = server, name, arguments, terms
+    def __init__(self, server: Server, message: Message, terms: Terms) -> None:
+        self.server, self.id, self.terms = server, message.id, terms
+        self.name = message.params["name"].partition("_")[2]               # of the command
+        self.arguments: Mapping[str, Any] = message.params.get("arguments", {})
         self.stop = Stop()
-        self.cancelled = False
+        self.cancelled = self.answered = False
         self.steps = 0
         self.told_at = self.began_at = time.monotonic()
         self.agent = self.activity = ""
@@ -7660,18 +7662,25 @@ class Call:
         if terms.token is not None:
             self.stop.on_tick = self.tick
 
-    def start(self, reply: Callable[[Any], None], message_id: Any) -> None:
+    def start(self, reply: Callable[[Any], None]) -> None:
         """Begin to work; the answer goes to `reply`, None where none may be sent."""
         from threading import Thread
 
         def work() -> None:
-            done = refusal(message_id, ProtocolError(INTERNAL, "a bug in orch; see its standard error"))
+            done = refusal(self.id, ProtocolError(INTERNAL, "a bug in orch; see its standard error"))
             try:
-                done = answer(message_id, self.result(), self.terms.revision)
+                done = answer(self.id, self.result(), self.terms.revision)
             finally:                                       # a client that gets no answer waits for ever
+                self.answered = True                       # before it has the answer, and uses the id again
                 reply(None if self.cancelled else done)
-        self.thread = Thread(target=work)
-        self.thread.start()
+        thread = Thread(target=work)
+        try:
+            thread.start()
+        except RuntimeError as err:                        # out of threads
+            self.answered = True
+            reply(answer(self.id, no_room(err, self.terms), self.terms.revision))
+        else:
+            self.thread = thread
 
     def cancel(self) -> None:
         """The client no longer wants it."""
@@ -7732,6 +7741,11 @@ class Call:
         """Send a notification, unless the client has turned away."""
         if not self.cancelled:
             self.server.wire.put(notification(method, **params))
+
+
+def no_room(err: Exception, terms: Terms) -> dict[str, Any]:
+    """The result of a call that could not begin."""
+    return tool_result(f"orch: no room for another call: {reason_of(err)}", None, terms, failed=True)
 
 
 def call_run(call: Call) -> dict[str, Any]:
@@ -7817,7 +7831,7 @@ class Server:
         self.given, self.world, self.commands = given, world, commands
         self.wire = Wire(world.stop)
         self.session: Terms | None = None                  # settled by `initialize`
-        self.calls: dict[Any, Call] = {}                   # by the id of the request
+        self.calls: list[Call] = []
 
     def serve(self) -> int:
         """Serve to the end of the input or to a signal; then stop and await what is at work."""
@@ -7836,12 +7850,17 @@ class Server:
 
     def reap(self, *, wait: bool = False) -> None:
         """Let go of the calls that have ended; only here, as a signal handler may be at their Stop."""
-        for message_id, call in list(self.calls.items()):
-            if wait or not call.thread.is_alive():
-                call.thread.join()
-                del self.calls[message_id]
+        for call in tuple(self.calls):
+            if wait or call.thread is None or not call.thread.is_alive():
+                if call.thread is not None:
+                    call.thread.join()
+                self.calls.remove(call)
                 self.world.stop.followers.discard(call.stop)
                 call.stop.close()
+
+    def at_work(self, message_id: Any) -> Call | None:
+        """The call that is not answered yet, by the id of its request."""
+        return next((call for call in self.calls if call.id == message_id and not call.answered), None)
 
     def take_line(self, line: bytes | LongLine) -> None:
         """Serve one line."""
@@ -7889,8 +7908,7 @@ class Server:
 
     def note(self, message: Message) -> None:
         """Take in a notification; one that means nothing to us is none of our business."""
-        wanted = message.params.get("requestId")
-        call = self.calls.get(wanted) if isinstance(wanted, (str, int, float)) else None
+        call = self.at_work(message.params.get("requestId"))
         if message.method == "notifications/cancelled" and call is not None:
             call.cancel()
 
@@ -7930,27 +7948,19 @@ class Server:
         if problem and not terms.since("2025-11-25"):      # until then it was an error of the protocol
             raise ProtocolError(INVALID_PARAMS, problem)
         self.reap()
-        if message.id in self.calls:
+        if self.at_work(message.id) is not None:
             raise ProtocolError(INVALID_REQUEST, "a request with this id is still at work")
         if len(self.calls) >= MOST_CALLS:
             problem = f"{MOST_CALLS} calls are at work; wait for one of them to end"
-        return tool_result(f"orch: {problem}", None, terms, failed=True) if problem else self.start(
-            message, terms, arguments, reply)
-
-    def start(self, message: Message, terms: Terms, arguments: Mapping[str, Any], reply: Callable[[Any], None],
-              ) -> dict[str, Any] | None:
-        """Start a call in a thread of its own; a result at once where this process has no room for it."""
-        call = None
+        if problem:
+            return tool_result(f"orch: {problem}", None, terms, failed=True)
         try:
-            call = Call(self, message.params["name"].partition("_")[2], arguments, terms)
-            self.world.stop.followers.add(call.stop)
-            call.start(reply, message.id)
-        except (OSError, RuntimeError) as err:             # out of descriptors, or of threads
-            if call is not None:
-                self.world.stop.followers.discard(call.stop)
-                call.stop.close()
-            return tool_result(f"orch: no room for another call: {printable(str(err))}", None, terms, failed=True)
-        self.calls[message.id] = call
+            call = Call(self, message, terms)
+        except OSError as err:                             # out of descriptors
+            return no_room(err, terms)
+        self.world.stop.followers.add(call.stop)
+        self.calls.append(call)
+        call.start(reply)
         return None
 
 # === CLI ==================================================================
