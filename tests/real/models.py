@@ -70,6 +70,7 @@ def use(tool: str, **arguments: Any) -> Step:
 
 
 TOOL_STEPS = ("write", "shell", "use")
+MOST_WAITS = 30    # for a tool that is not offered yet
 
 
 # (tool, its arguments from a step), in the order of preference; the first that the agent offers is called.
@@ -434,13 +435,19 @@ class Play:
         self.url, self.reset_at = url, reset_at
         self.steps = [Step(step) if isinstance(step, str) else step for step in steps]
         self.requests: list[Request] = []
-        self.taken = 0
+        self.taken = self.waited = 0
         self.lock = threading.Lock()
 
-    def next_step(self, aside: bool) -> tuple[Step, int]:
-        """The step for a request, and the request's number; what is asked aside meets no tool call."""
+    def next_step(self, aside: bool, offered: list[str]) -> tuple[Step, int]:
+        """The step for a request, and the request's number; what is asked aside meets no tool call.
+
+        An agent may still be connecting to the server that has the tool: until it is offered, the model waits.
+        """
         with self.lock:
             step = self.steps[min(self.taken, len(self.steps) - 1)]
+            if step.kind == "use" and not aside and self.waited < MOST_WAITS and not any(n.endswith(step.text) for n in offered):
+                self.waited += 1
+                return shell("sleep 1"), len(self.requests)
             self.taken += not aside
             return (say() if aside and step.kind in TOOL_STEPS else step), len(self.requests) + self.taken
 
@@ -524,7 +531,7 @@ class _Handler(BaseHTTPRequestHandler):
         tools = row.tools(body)
         wants_json = "responseJsonSchema" in text or "responseSchema" in text
         aside = bool(body) and not tools
-        step, number = play.next_step(aside)
+        step, number = play.next_step(aside, tools)
         play.requests.append(Request(protocol, step.kind, model, aside, tools, body, text, time.time()))
         streams = body.get("stream", not body) or "streamGenerate" in path
         if step.kind in row.errors:

@@ -110,7 +110,10 @@ def test_real_agent_gives_a_task_to_another_by_orch(real, agent):
     heard = real.log_in(other, say("words of the other agent"))
     names = ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "IS_SANDBOX", "ORCH_HOME")
     argv = ADD[agent](real, [f"{name}={real.env[name]}" for name in names if name in real.env])
-    assert "that is all" in run([*argv, "ask orch"], real)
+    printed = run([*argv, "ask orch"], real)
+    assert [(line["agent"], line["outcome"]) for line in real.ledger()] == [(other, "ok")], (
+        printed, asks.conversation[0].tools, asks.conversation[-1].body)
+    assert "that is all" in printed
     assert told(heard.conversation[0], "say something")
     assert told(asks.conversation[-1], "words of the other agent"), asks.conversation[-1].body
     assert real.state()["jobs"][-1]["status"] == "ok"
