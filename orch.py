@@ -18,6 +18,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     PLAN       roles: which, in which order, what each is told       pure
     RENDER     values -> lines for people                            pure
     GITHUB     what a run tells GitHub Actions                       pure
+    PROTOCOL   the Model Context Protocol: messages <-> values        pure
     PROCESSES  the spawner, the process table, stopping              I/O
     FILES      the home directory, locks, atomic replace             I/O
     WATCH      one agent at work: pipes, time limits                 I/O
@@ -35,6 +36,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     EXPLAIN    `orch explain`                                        I/O
     RUNS       `orch runs`, going on with one                        I/O
     DEMO       `orch demo`                                           I/O
+    MCP        `orch mcp`: agents as tools of other programs         I/O
     CLI        command table, parser, main                           I/O
 """
 
@@ -2289,13 +2291,22 @@ def _is_sound_team(name: str, team: list[str], below: Mapping[str, Any]) -> bool
 
 
 def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
-    if key == "access":                                    # how wide `own` is, nobody knows: only `read` is narrower
-        known = below["access"] != "own" or given == "own"
-        return ACCESS_LEVELS.index(given) > (ACCESS_LEVELS.index(below["access"]) if known else 0)
+    if key == "access":
+        return is_wider(given, below["access"])
     if key in ("timeout", "idle_timeout", "deadline"):
         new_s, old_s = parse_duration(given), parse_duration(below[key])
         return new_s == 0 or (old_s != 0 and new_s > old_s)
     return False
+
+
+def is_wider(access: str, most: str) -> bool:
+    """Whether an access level may allow more than another; how wide `own` is, nobody knows: only `read` is narrower.
+
+    >>> is_wider("full", "edit"), is_wider("edit", "own"), is_wider("read", "own")
+    (True, True, False)
+    """
+    known = most != "own" or access == "own"
+    return ACCESS_LEVELS.index(access) > (ACCESS_LEVELS.index(most) if known else 0)
 
 # === ROUTING ==============================================================
 # Preferred agent: the role's, else --agent, else the first rule that matches, else
@@ -2329,6 +2340,7 @@ class Request:
     auto: bool | None = None                               # None: as the config says
     agent_by: str = "--agent"                              # who asked for `agent`
     words: str = ""                                        # what of the prompt did not come from standard input
+    access_most: str | None = None                         # the most that an agent may do, whatever else is said
 
 
 @value
@@ -4768,6 +4780,326 @@ def _quotation(answer: str, most_bytes: int) -> str:
         lines.append(f"> {line}\n")
     return "".join(lines)
 
+# === PROTOCOL =============================================================
+# The Model Context Protocol as a server of tools speaks it: JSON-RPC 2.0, one message in
+# one line. Until 2025-11-25 a session begins with `initialize`, which settles the revision;
+# since 2026-07-28 each request names its revision in `_meta`, and nothing is remembered.
+# Both are served side by side. What a revision lacks is left out of what it is sent.
+# Sources: modelcontextprotocol.io/specification/<revision>, jsonrpc.org/specification.
+
+SESSION_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")     # settled by `initialize`
+MODERN_REVISIONS = ("2026-07-28",)                         # named by each request
+BATCH_REVISIONS = ("2025-03-26",)                          # the only one with JSON-RPC batches
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL, UNSUPPORTED = (
+    -32700, -32600, -32601, -32602, -32603, -32022)
+META = "io.modelcontextprotocol/"                          # before the protocol's own keys of `_meta`
+MOST_MESSAGE_BYTES = 10 << 20
+ENDS_BYTES = 1024                                          # kept of each end of a longer line: its id stands in one
+MOST_ARGUMENT_CHARS = 4096                                 # of all but the prompt
+SERVER_INSTRUCTIONS = (
+    "orch runs other coding agents by their command lines. orch_run gives a task to the best agent that is free and "
+    "returns its answer; it can take many minutes, and other agents take over when one is at its usage limit. The "
+    "agent sees nothing of this conversation: put all that it needs into the prompt. orch_status shows who is free.")
+
+
+class ProtocolError(Exception):
+    """A message that cannot be served: what JSON-RPC calls an error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.data = code, data
+
+
+@value
+class Message:
+    """What the client says: a request, a notification (`is_request` is false), or an answer (no method)."""
+    method: str
+    params: Mapping[str, Any]
+    is_request: bool = False
+    id: Any = None                                         # str, int or float
+
+
+@value
+class Terms:
+    """What holds for one request."""
+    revision: str
+    level: str | None = None                               # the least of the log messages that are wanted; None: none
+    token: str | int | None = None                         # of the progress notifications that are wanted
+
+    def since(self, revision: str) -> bool:
+        """Whether the client speaks this revision or a newer one."""
+        return self.revision >= revision
+
+
+@value
+class LongLine:
+    """Both ends of a line over 10 MB."""
+    head: bytes
+    tail: bytes
+
+
+@value
+class Tool:
+    """A tool, as the client sees it."""
+    name: str
+    title: str
+    description: str
+    arguments: Mapping[str, Any]                           # JSON Schema
+    output: Mapping[str, Any]                              # JSON Schema
+    changes_files: bool = False
+    open_world: bool = False                               # it talks to somebody outside this machine
+
+
+class Incoming:
+    """Cuts the input into lines; of one over 10 MB only its ends are kept."""
+
+    def __init__(self) -> None:
+        self.line = bytearray()
+        self.too_long = False
+
+    def feed(self, data: bytes) -> list[bytes | LongLine]:
+        """The lines that this piece completes."""
+        found = []
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            self._add(piece)
+            found.append(self.rest())
+        self._add(rest)
+        return found
+
+    def rest(self) -> bytes | LongLine:
+        """The line as far as it has come; the next piece begins another."""
+        line, too_long = bytes(self.line), self.too_long
+        self.line, self.too_long = bytearray(), False
+        return LongLine(line[:ENDS_BYTES], line[-ENDS_BYTES:]) if too_long else line
+
+    def _add(self, piece: bytes) -> None:
+        self.line += piece
+        self.too_long = self.too_long or len(self.line) > MOST_MESSAGE_BYTES
+        if self.too_long:
+            del self.line[ENDS_BYTES:-ENDS_BYTES]
+
+
+def id_of_long(line: LongLine) -> Any:
+    """The id of a request that was too long to be read, if it can be told; else None.
+
+    It stands before the method or at the very end, which depends on the client.
+
+    >>> id_of_long(LongLine(b'{"jsonrpc":"2.0","id":7,"method":"x","params":{', b'}}'))
+    7
+    >>> id_of_long(LongLine(b'{"method":"x","params":{"id":1', b'"}},"jsonrpc":"2.0","id":"a"}'))
+    'a'
+    """
+    an_id = rb'"id"\s*:\s*(-?\d{1,15}|"[^"\\]{0,200}")\s*'
+    first = re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + an_id + rb',\s*"method"', line.head)
+    last = re.search(an_id + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z', line.tail)
+    found = first or (last if re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"', line.head) else None)
+    return None if found is None else json.loads(found[1].decode("utf-8", "replace"))
+
+
+def parse_line(line: bytes) -> Any:
+    """The JSON value of a line; raises ProtocolError."""
+    try:
+        return json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as err:
+        raise ProtocolError(PARSE_ERROR, f"not JSON: {printable(str(err), 200)}") from err
+
+
+def id_of(given: Any) -> Any:
+    """The id of what may be a request, or None where it has none that can be used.
+
+    >>> id_of({"id": 7}), id_of({"id": True}), id_of([])
+    (7, None, None)
+    """
+    found = given.get("id") if isinstance(given, dict) else None
+    usable = isinstance(found, (str, int)) or (isinstance(found, float) and math.isfinite(found))
+    return found if usable and not isinstance(found, bool) else None
+
+
+def parse_message(given: Any) -> Message:
+    """What a JSON value says; raises ProtocolError for what is no message."""
+    if not isinstance(given, dict):
+        raise ProtocolError(INVALID_REQUEST, "expected an object")
+    if given.get("jsonrpc") != "2.0":
+        raise ProtocolError(INVALID_REQUEST, 'expected "jsonrpc": "2.0"')
+    if "method" not in given and ("result" in given or "error" in given):
+        return Message("", {})
+    method, params = given.get("method"), given.get("params", {})
+    if not isinstance(method, str):
+        raise ProtocolError(INVALID_REQUEST, "expected a method")
+    if "id" in given and id_of(given) is None:
+        raise ProtocolError(INVALID_REQUEST, "expected an id that is a string or a number")
+    if not isinstance(params, dict) and "id" in given:
+        raise ProtocolError(INVALID_PARAMS, "expected params that are an object")
+    return Message(method, params if isinstance(params, dict) else {}, "id" in given, id_of(given))
+
+
+def terms_of(params: Mapping[str, Any], session: Terms | None) -> Terms:
+    """What holds for a request, by its own `_meta` or by the session; raises ProtocolError."""
+    meta = params.get("_meta", {})
+    if not isinstance(meta, dict):
+        raise ProtocolError(INVALID_PARAMS, "expected _meta to be an object")
+    token = meta.get("progressToken")
+    if token is not None and (isinstance(token, bool) or not isinstance(token, (str, int))):
+        raise ProtocolError(INVALID_PARAMS, "expected a progressToken that is a string or an integer")
+    if META + "protocolVersion" not in meta:
+        if session is None:
+            raise ProtocolError(INVALID_PARAMS, f"neither _meta with {META}protocolVersion nor initialize came before",
+                                {"supported": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]]})
+        return replaced(session, token=token)
+    revision, level = meta[META + "protocolVersion"], meta.get(META + "logLevel")
+    if not isinstance(revision, str) or not isinstance(meta.get(META + "clientCapabilities"), dict):
+        raise ProtocolError(INVALID_PARAMS, f"expected {META}protocolVersion and {META}clientCapabilities in _meta")
+    if revision not in MODERN_REVISIONS:
+        supported = {"supported": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]], "requested": printable(revision, 100)}
+        raise ProtocolError(UNSUPPORTED, "Unsupported protocol version", supported)
+    return Terms(revision, None if level is None else log_level(level), token)
+
+
+def log_level(given: Any) -> str:
+    """A level of log messages; raises ProtocolError for a word that is none."""
+    if not isinstance(given, str) or given not in LOG_LEVELS:
+        raise ProtocolError(INVALID_PARAMS, f"expected a level: {', '.join(LOG_LEVELS)}")
+    return given
+
+
+def is_wanted(level: str, terms: Terms) -> bool:
+    """Whether the client wants to see log messages of this level."""
+    return terms.level is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(terms.level)
+
+
+def settled_revision(params: Mapping[str, Any]) -> str:
+    """The revision of a session, by what `initialize` asks for; raises ProtocolError.
+
+    >>> settled_revision({"protocolVersion": "2025-06-18"}), settled_revision({"protocolVersion": "1999-01-01"})
+    ('2025-06-18', '2025-11-25')
+    """
+    wanted = params.get("protocolVersion")
+    if not isinstance(wanted, str):
+        raise ProtocolError(INVALID_PARAMS, "expected a protocolVersion")
+    if not all(isinstance(params.get(name, {}), dict) for name in ("capabilities", "clientInfo")):
+        raise ProtocolError(INVALID_PARAMS, "expected capabilities and clientInfo to be objects")
+    return wanted if wanted in SESSION_REVISIONS else SESSION_REVISIONS[-1]
+
+
+def server_info(revision: str) -> dict[str, str]:
+    """Who answers."""
+    title = {"title": "orch"} if revision >= "2025-06-18" else {}
+    return {"name": "orch", **title, "version": __version__}
+
+
+def initialize_result(revision: str) -> dict[str, Any]:
+    """The answer to `initialize`."""
+    return {"protocolVersion": revision, "capabilities": {"tools": {}, "logging": {}},
+            "serverInfo": server_info(revision), "instructions": SERVER_INSTRUCTIONS}
+
+
+def discover_result() -> dict[str, Any]:
+    """The answer to `server/discover`."""
+    return {"supportedVersions": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]], **_CACHEABLE,
+            "capabilities": {"tools": {}, "logging": {}}, "instructions": SERVER_INSTRUCTIONS}
+
+
+_CACHEABLE = {"ttlMs": 3_600_000, "cacheScope": "private"}
+
+
+def tools_result(tools: Iterable[Tool], terms: Terms) -> dict[str, Any]:
+    """The answer to `tools/list`."""
+    return {"tools": [_listed_tool(tool, terms) for tool in tools], **(_CACHEABLE if terms.since("2026-07-28") else {})}
+
+
+def _listed_tool(tool: Tool, terms: Terms) -> dict[str, Any]:
+    listed: dict[str, Any] = {"name": tool.name, "description": tool.description, "inputSchema": tool.arguments}
+    if terms.since("2025-03-26"):
+        listed["annotations"] = {"title": tool.title, "readOnlyHint": not tool.changes_files,
+                                 "destructiveHint": tool.changes_files, "idempotentHint": not tool.open_world,
+                                 "openWorldHint": tool.open_world}
+    if terms.since("2025-06-18"):
+        listed.update(title=tool.title, outputSchema=tool.output)
+    return listed
+
+
+def tool_result(text: str, structured: Mapping[str, Any] | None, terms: Terms, *, failed: bool = False,
+                ) -> dict[str, Any]:
+    """The answer to `tools/call`: text for all, and the same as a value for those who can take it."""
+    shown = structured if terms.since("2025-06-18") else None
+    return {"content": [{"type": "text", "text": text}], **({} if shown is None else {"structuredContent": shown}),
+            "isError": failed}
+
+
+def answer(message_id: Any, result: Mapping[str, Any], revision: str = "") -> dict[str, Any]:
+    """A response."""
+    if revision in MODERN_REVISIONS:
+        result = {"resultType": "complete", **result, "_meta": {META + "serverInfo": server_info(revision)}}
+    return {"jsonrpc": "2.0", "id": message_id, "result": result}
+
+
+def refusal(message_id: Any, err: ProtocolError) -> dict[str, Any]:
+    """An error response; the id is null where none could be read."""
+    data = {} if err.data is None else {"data": err.data}
+    return {"jsonrpc": "2.0", "id": message_id, "error": {"code": err.code, "message": str(err), **data}}
+
+
+def notification(method: str, **params: Any) -> dict[str, Any]:
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
+
+
+def arguments_schema(options: Iterable[Option], words: str | None) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments, by the options of the command that it stands for.
+
+    `words` says what an argument `prompt` is, in place of the command's words.
+    """
+    properties: dict[str, Any] = {"prompt": {"type": "string", "description": words}} if words else {}
+    for option in options:
+        if option.argument is not None:
+            kind = "boolean" if option.metavar is None else "integer" if option.kind is int else "string"
+            properties[option.argument] = {"type": kind, "description": option.help,
+                                           **({"enum": list(option.choices)} if option.choices else {})}
+    return {"type": "object", "properties": properties, "additionalProperties": False,
+            **({"required": ["prompt"]} if words else {})}
+
+
+def argument_problem(given: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
+    """What is wrong with a tool's arguments, or None.
+
+    >>> argument_problem({"agent": 1}, {"type": "object", "properties": {"agent": {"type": "string"}},
+    ...                                 "additionalProperties": False})
+    'agent: expected a string, not 1'
+    """
+    for name in schema.get("required", ()):
+        if name not in given:
+            return f"{name}: missing"
+    for name, item in given.items():
+        if len(name) > MOST_ARGUMENT_CHARS or (name != "prompt" and isinstance(item, str)
+                                               and len(item) > MOST_ARGUMENT_CHARS):
+            return f"{printable(name, 60)}: too long"
+        if name != "prompt" and isinstance(item, str) and item.startswith("-"):
+            return f"{printable(name, 60)}: may not begin with a dash"     # an agent might take it for an option
+    path, problem = next(check(given, schema, {}), ("", None))
+    return None if problem is None else f"{printable(path, 60)}: {printable(problem, 300)}"
+
+
+def output_schema(command: str) -> dict[str, Any]:
+    """The JSON Schema of what a command's tool returns: its main keys; others are allowed, and rows are objects."""
+    text, rows = {"type": ["string", "null"]}, {"type": "array", "items": {"type": "object"}}
+    number, group = {"type": "integer"}, {"type": "object"}
+    properties: dict[str, Any] = {
+        "status": {"agents": rows, "running": rows, "today": group},
+        "usage": {"groups": rows, "total": group, "corrupt_lines": number},
+        "run": {
+            "status": {"enum": ["ok", "failed", "unavailable", "rejected", "aborted"]}, "agent": text, "model": text,
+            "answer": {**text, "description": "what the agent said; null unless status is ok"},
+            "error": text, "error_class": text, "exit_code": number, "task_id": text, "cwd": {"type": "string"},
+            "route": group, "context": text, "attempts": rows,
+            "changed_files": {"type": ["array", "null"], "items": {"type": "string"},
+                              "description": "relative to the git top level; null where they are not known"},
+            "usage": {"type": ["object", "null"], "description": "tokens of all attempts"},
+            "cost_usd": {"type": ["number", "null"]}, "duration_ms": number,
+            "retry_at": {**text, "description": "when an agent is free again, ISO 8601"},
+            "warnings": {"type": "array", "items": {"type": "string"}}}}[command]
+    return {"type": "object", "properties": properties, "required": list(properties)}
 
 # === PROCESSES ============================================================
 # `spawn` starts every process: an argument list, never a shell, standard input stated,
@@ -4865,6 +5197,7 @@ class Stop:
         self.suspended_at: float | None = None             # for the other threads, while this goes on
         self.listener_fd: int | None = None                # standard output, where its other end can close
         self.on_tick: Callable[[], None] | None = None     # called about once a second while something runs
+        self.followers: set[Stop] = set()                  # of other runs in this process, stopped with this one
         self.fd, self._wake = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake, False)
@@ -4877,12 +5210,16 @@ class Stop:
             os.write(self._wake, b"!")
         except BlockingIOError:                            # it has been woken often enough
             pass
+        for follower in tuple(self.followers):
+            follower.request(signum)
 
     def suspend(self) -> None:
         """Stop the agents and this process until CONT; called by the TSTP handler."""
         import signal
-        began = self.suspended_at = time.monotonic()
-        groups = tuple(self.groups)
+        began, stops = time.monotonic(), (self, *self.followers)
+        for stop in stops:
+            stop.suspended_at = began
+        groups = [group for stop in stops for group in tuple(stop.groups)]
         for group in groups:
             signal_group(group, "SIGTSTP")
         time.sleep(0.05)
@@ -4891,8 +5228,9 @@ class Stop:
         os.kill(os.getpid(), signal.SIGSTOP)
         for group in groups:
             signal_group(group, "SIGCONT")
-        self.suspended_s += time.monotonic() - began
-        self.suspended_at = None
+        for stop in stops:
+            stop.suspended_s += time.monotonic() - began
+            stop.suspended_at = None
 
     def clock(self) -> float:
         """A monotonic clock that stands still while suspended."""
@@ -4906,6 +5244,18 @@ class Stop:
     def wait_readable(self, fd: int, seconds: float | None) -> bool:
         """Wait until a descriptor has data or is at its end; False when time is up or a stop is requested."""
         return self.signal is None and fd in self._ready(fd, seconds)
+
+    def wait_input(self, fd: int) -> bool:
+        """Wait until a descriptor has data or is at its end; False when a stop is requested or nobody listens."""
+        import select
+        poll = select.poll()
+        for watched, events in ((self.fd, select.POLLIN), (fd, select.POLLIN), (self.listener_fd, 0)):
+            if watched is not None:
+                poll.register(watched, events)
+        ready = {found for found, _ in poll.poll()}
+        if self.listener_fd in ready:
+            self.request(Exit.PIPE - 128)
+        return self.signal is None and fd in ready
 
     def wait(self, seconds: float) -> bool:
         """Sleep; return early with True when a stop is requested."""
@@ -5002,11 +5352,24 @@ def family(marker: str, root: int | None, known: Mapping[int, str],
 
 
 def _carries(pid: int, needle: bytes) -> bool:
+    return needle in _environ(pid)
+
+
+def _environ(pid: int) -> bytes:
+    """The environment that a process was started with, each variable between NULs; empty where it is not known."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return needle in b"\0" + file.read() + b"\0"
+            return b"\0" + file.read() + b"\0"
     except OSError:
-        return False
+        return b""
+
+
+def ancestry() -> Iterator[bytes]:
+    """The environments of the processes above this one, from the nearest; nothing without /proc."""
+    row = read_process(os.getppid())
+    while row is not None:
+        yield _environ(row.pid)
+        row = read_process(row.parent)
 
 
 def signal_all(pids: Mapping[int, str], name: str) -> None:
@@ -6560,7 +6923,9 @@ class Run:
 
     def access(self, kind: str) -> str:
         """What an agent may do; one that is only asked for a summary may read."""
-        return "read" if kind == "summary" else self.request.access or self.config.access
+        most = self.request.access_most
+        wanted = "read" if kind == "summary" else self.request.access or self.config.access
+        return most if most and is_wider(wanted, most) else wanted
 
 
 def new_task_id(now: float) -> str:
@@ -8340,6 +8705,24 @@ def or_run(given: Given) -> str:
 
 def cmd_status(given: Given, world: World) -> int:
     """Show which agents are free, what is running and what today took."""
+    status, now = read_status(given, world), world.now()
+    if given["json"]:
+        print_json(status)
+        return Exit.OK
+    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(status["agents"], now)), (),
+                           look_of(world)))
+    for row in status["running"]:
+        role = f" as {printable(str(row['role']))}" if row["role"] else ""
+        since = render_ago(parse_time(row["at"]), now)
+        write_out(f"running: {row['task_id']} on {row['agent']}{role}, since {since}\n")
+    total = status["today"]
+    write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
+              f"cost {render_cost(total['cost_usd'])}\n")
+    return Exit.OK
+
+
+def read_status(given: Given, world: World) -> dict[str, Any]:
+    """What `orch status --json` prints."""
     config, state, now = load_config(given, world), load_state(world), world.now()
     agents = [_agent_status(agent, state, now, world) for agent in in_order(config)]
     nobody: list[dict[str, Any]] = []
@@ -8348,19 +8731,7 @@ def cmd_status(given: Given, world: World) -> int:
                if r["alive"] is not False and r.get("kind") != "team"]
     midnight = _midnight(now)
     today = _told(lambda: summarise(read_ledger_since(world, midnight), "agent", midnight), summarise((), "agent", ""))
-    if given["json"]:
-        print_json({"agents": agents, "running": running, "today": today["total"]})
-        return Exit.OK
-    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(agents, now)), (),
-                           look_of(world)))
-    for row in running:
-        role = f" as {printable(str(row['role']))}" if row["role"] else ""
-        since = render_ago(parse_time(row["at"]), now)
-        write_out(f"running: {row['task_id']} on {row['agent']}{role}, since {since}\n")
-    total = today["total"]
-    write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
-              f"cost {render_cost(total['cost_usd'])}\n")
-    return Exit.OK
+    return {"agents": agents, "running": running, "today": today["total"]}
 
 
 def _told(read: Callable[[], T], otherwise: T) -> T:
@@ -8433,8 +8804,7 @@ def cmd_jobs(given: Given, world: World) -> int:
 
 def cmd_usage(given: Given, world: World) -> int:
     """Sum up the ledger."""
-    since = render_time(world.now() - given["since"]) if given["since"] is not None else ""
-    summary = summarise(read_ledger(world), given["by"], since or "")
+    summary = read_usage(given, world)
     if summary["corrupt_lines"]:
         write_err(f"orch: {home_path(world, 'usage.jsonl')}: {summary['corrupt_lines']} corrupt lines skipped\n")
     if given["json"]:
@@ -8442,6 +8812,12 @@ def cmd_usage(given: Given, world: World) -> int:
     else:
         write_out(render_usage(summary, given["by"], look_of(world)))
     return Exit.OK
+
+
+def read_usage(given: Given, world: World) -> dict[str, Any]:
+    """The sums that the options ask for, as `summarise` makes them."""
+    since = render_time(world.now() - given["since"]) if given["since"] is not None else ""
+    return summarise(read_ledger(world), given["by"], since or "")
 
 
 COOLDOWN_USAGE = "usage: orch cooldown list | set KEY DUR | clear KEY... | clear --all (KEY is an agent or agent:model)"
@@ -8909,6 +9285,406 @@ def _demo_event(kind: str, /, **fields: Any) -> None:
         told = "".join(f"  {line}\n" for line in fields["prompt"].splitlines())
         write_out("\nWhat the second agent is told:\n" + told + "\n")
 
+# === MCP ==================================================================
+# `orch mcp`. The main thread reads and answers at once what needs no waiting; each call of
+# a tool has a thread and a Stop of its own, and all have ended before `main` does. Nothing
+# but messages goes to standard output, under one lock. The end of the input stops every
+# call, as a signal does. A call that was cancelled says nothing more.
+
+MOST_CALLS = 32                                            # at once; a client that loops must not fill the machine
+PROGRESS_S = 1.0                                           # no activity of an agent is told more often
+HEARTBEAT_S = 10.0                                         # and none less often: clients give up on a silent call
+EVENT_LEVELS = {"warning": "warning", "handoff": "notice"}
+TOOL_TEXTS = {                                             # command: (title, description)
+    "run": ("Run a coding agent", "Give a task to the best coding agent that is free, wait until it is done and return "
+            "its answer. Others take over when it is at its usage limit or fails. Takes from seconds to many minutes."),
+    "status": ("Which agents are free", "Show which coding agents are free, which are at their usage limit and until "
+               "when, what is running, and today's usage. Starts nothing."),
+    "usage": ("What agents used", "Sum up tokens and costs of past runs, by agent or another key. Starts nothing.")}
+
+
+def serve_mcp(given: Given, world: World, commands: Mapping[str, Command]) -> int:
+    """Serve the Model Context Protocol until the input ends; raises OrchError when that cannot be done."""
+    if not os.path.isdir(world.cwd):
+        raise OrchError(f"{world.cwd}: no such directory")
+    if os.isatty(0):
+        write_err("orch: `orch mcp` is started by an MCP client, which speaks JSON-RPC to it; see the README\n")
+    return Server(given, world, commands).serve()
+
+
+class Wire:
+    """Standard output: whole messages, one at a time."""
+
+    def __init__(self, stop: Stop) -> None:
+        from _thread import allocate_lock
+        self.stop, self.lock = stop, allocate_lock()
+        self.trouble: OrchError | None = None
+        self.closed = False
+
+    def put(self, message: Any) -> None:
+        """Write a message, or a batch of them; None is none. Once a stop is requested, only while somebody takes it."""
+        if message is None:
+            return
+        data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        with self.lock:
+            if self.closed:
+                return
+            try:
+                rest = write_bytes(data, self.stop)
+                while rest and has_room(1, STUCK_S):
+                    rest = write_bytes(rest, self.stop)
+                self.closed = bool(rest)
+            except BrokenPipeError:
+                self.closed = True
+            except OrchError as err:
+                self.closed, self.trouble = True, err
+        if self.closed and self.stop.signal is None:
+            self.stop.request(Exit.PIPE - 128)
+
+
+def has_room(fd: int, wait_s: float) -> bool:
+    """Whether a descriptor takes data within this time."""
+    import select
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(wait_s * 1000))
+
+
+class Batch:
+    """The answers to one batch, written together when the last one is there."""
+
+    def __init__(self, wire: Wire, members: int) -> None:
+        from _thread import allocate_lock
+        self.wire, self.left, self.lock = wire, members, allocate_lock()
+        self.answers: list[Any] = []
+
+    def put(self, message: Any) -> None:
+        """Take in what one member comes to; None where it is not answered."""
+        with self.lock:
+            self.left -= 1
+            self.answers += [] if message is None else [message]
+            done = self.left == 0
+        if done and self.answers:
+            self.wire.put(self.answers)
+
+
+class Call:
+    """One call of a tool, at work in a thread of its own."""
+
+    def __init__(self, server: Server, message: Message, terms: Terms) -> None:
+        self.server, self.id, self.terms = server, message.id, terms
+        self.name = message.params["name"].partition("_")[2]               # of the command
+        self.arguments: Mapping[str, Any] = message.params.get("arguments", {})
+        self.stop = Stop()
+        self.cancelled = self.answered = False
+        self.steps = 0
+        self.told_at = self.began_at = time.monotonic()
+        self.agent = self.activity = ""
+        self.thread: Any = None
+        if terms.token is not None:
+            self.stop.on_tick = self.tick
+
+    def start(self, reply: Callable[[Any], None]) -> None:
+        """Begin to work; the answer goes to `reply`, None where none may be sent."""
+        from threading import Thread
+
+        def work() -> None:
+            done = refusal(self.id, ProtocolError(INTERNAL, "a bug in orch; see its standard error"))
+            try:
+                done = answer(self.id, self.result(), self.terms.revision)
+            finally:                                       # a client that gets no answer waits for ever
+                self.answered = True                       # before it has the answer, and uses the id again
+                reply(None if self.cancelled else done)
+        thread = Thread(target=work)
+        try:
+            thread.start()
+        except RuntimeError as err:                        # out of threads
+            self.answered = True
+            reply(answer(self.id, no_room(err, self.terms), self.terms.revision))
+        else:
+            self.thread = thread
+
+    def cancel(self) -> None:
+        """The client no longer wants it."""
+        self.cancelled = True
+        self.stop.request(Exit.INT - 128)
+
+    def result(self) -> dict[str, Any]:
+        """Do what the tool does; what goes wrong is a result too, so that the model sees it."""
+        try:
+            return _ACTS[self.name](self)
+        except (OrchError, OSError) as err:
+            why, code = (reason_of(err), Exit.FAILED) if isinstance(err, OSError) else (str(err), err.code)
+            shown = result_json(no_run(code, why, self.server.world)) if self.name == "run" else None
+            return tool_result(f"orch: {printable(why)}", shown, self.terms, failed=True)
+
+    def given(self) -> Given:
+        """The arguments as the command line would have said them; raises OrchError."""
+        from argparse import ArgumentTypeError
+        command = self.server.commands[self.name]
+        options = command.defaults()
+        for option in command.options:
+            item = self.arguments.get(option.argument or "")
+            try:
+                options[option.key()] = options[option.key()] if item is None else (
+                    item if option.metavar is None else option.kind(str(item)))
+            except (ArgumentTypeError, ValueError) as err:
+                raise OrchError(f"{option.argument}: {err}") from err
+        return Given(self.name, {**options, "json": True, "config": self.server.given["config"]}, ())
+
+    def event(self, kind: str, /, **fields: Any) -> None:
+        """Take in one event of the run: tell the client what it wants to hear."""
+        event, now = {"type": kind, **fields}, self.server.world.now()
+        text = render_notice(event, now, time.localtime, verbose=True)
+        if text and is_wanted(EVENT_LEVELS.get(kind, "info"), self.terms):
+            self.notify("message", level=EVENT_LEVELS.get(kind, "info"), logger="orch", data=text)
+        if kind == "attempt_start":
+            self.agent, self.activity, text = event["agent"], "", f"{event['agent']} has begun"
+        elif kind == "activity":
+            self.activity, text = printable(event["text"], 200), None
+        if text:
+            self.progress(text)
+        elif kind == "activity" and time.monotonic() - self.told_at >= PROGRESS_S:
+            self.progress(": ".join(filter(None, (self.agent, self.activity))))
+
+    def tick(self) -> None:
+        """Show that it is still at work."""
+        if time.monotonic() - self.told_at >= HEARTBEAT_S:
+            spent = render_span(time.monotonic() - self.began_at)
+            self.progress(" · ".join(filter(None, (self.agent, spent, self.activity))))
+
+    def progress(self, text: str) -> None:
+        """Send a progress notification, if the client wants any; the number only grows."""
+        if self.terms.token is not None:
+            self.steps, self.told_at = self.steps + 1, time.monotonic()
+            self.notify("progress", progressToken=self.terms.token, progress=self.steps, message=text)
+
+    def notify(self, method: str, **params: Any) -> None:
+        """Send a notification, unless the client has turned away."""
+        if not self.cancelled:
+            self.server.wire.put(notification(method, **params))
+
+
+def no_room(err: Exception, terms: Terms) -> dict[str, Any]:
+    """The result of a call that could not begin."""
+    return tool_result(f"orch: no room for another call: {reason_of(err)}", None, terms, failed=True)
+
+
+def call_run(call: Call) -> dict[str, Any]:
+    """`orch_run`: the answer as text, the result object as a value."""
+    given, server = call.given(), call.server
+    request = replaced(request_of(given, call.arguments["prompt"]), access_most=server.given["access"])
+    if request.access and is_wider(request.access, server.given["access"]):
+        raise OrchError(f'access "{request.access}" is more than this server allows ({server.given["access"]}); '
+                        f"whoever configured it can start it as `orch mcp --access {request.access}`")
+    env = {**server.world.env, **inherited_depth(server.world.env)}
+    world = make_world(env, folder_of(given["cd"], server.given, server.world), call.stop, call.event)
+    result = run_request(world, request, given["config"])
+    failed = result.status != "ok"
+    text = f"orch: {printable(result.error or '')}{retry_hint(result, world.now())}" if failed else result.answer or ""
+    return tool_result(text, result_json(result), call.terms, failed=failed)
+
+
+def inherited_depth(env: Mapping[str, str]) -> dict[str, str]:
+    """The depth that an agent of orch's has, where its MCP client keeps the environment from this server."""
+    names = (b"ORCH_DEPTH=", b"ORCH_ATTEMPT_ID=")
+    inside = "ORCH_DEPTH" not in env and any(all(b"\0" + name in environ for name in names) for environ in ancestry())
+    return {"ORCH_DEPTH": "1"} if inside else {}
+
+
+def call_status(call: Call) -> dict[str, Any]:
+    """`orch_status`."""
+    status = read_status(call.given(), call.server.world)
+    return tool_result(json.dumps(status), status, call.terms)
+
+
+def call_usage(call: Call) -> dict[str, Any]:
+    """`orch_usage`."""
+    summary = read_usage(call.given(), call.server.world)
+    return tool_result(json.dumps(summary), summary, call.terms)
+
+
+_ACTS: Mapping[str, Callable[[Call], dict[str, Any]]] = {"run": call_run, "status": call_status, "usage": call_usage}
+
+
+def tools_of(commands: Mapping[str, Command], most: str) -> list[Tool]:
+    """The tools, by the options of the commands that they stand for; `most` is the widest access that may be."""
+    tools = []
+    for name, (title, description) in TOOL_TEXTS.items():
+        runs = name == "run"
+        prompt = "the task, whole: the agent sees nothing else" if runs else None
+        arguments = arguments_schema(commands[name].options, prompt)
+        if runs:
+            allowed = [level for level in ACCESS_LEVELS if not is_wider(level, most)]
+            arguments["properties"]["access"]["enum"] = allowed
+        tools.append(Tool(f"orch_{name}", title, description, arguments, output_schema(name),
+                          changes_files=runs and most != "read", open_world=runs))
+    return tools
+
+
+def folder_of(wanted: str | None, given: Given, world: World) -> str:
+    """The directory of a call, by what it asks for; raises OrchError for one outside of --cd."""
+    try:
+        path = os.path.realpath(os.path.join(world.cwd, wanted or ""))
+    except ValueError as err:
+        raise OrchError(f"{printable(wanted or '', 200)}: no such directory") from err
+    if given["cd"] and os.path.commonpath([path, world.cwd]) != world.cwd:
+        raise OrchError(f"{path}: outside of {world.cwd}, where this server may run agents")
+    return path
+
+
+def input_lines(stop: Stop) -> Iterator[bytes | LongLine]:
+    """The lines of standard input, to its end or until a stop is requested; raises OrchError."""
+    incoming, data = Incoming(), b"-"
+    while data and stop.wait_input(0):
+        try:
+            data = os.read(0, 1 << 16)
+        except BlockingIOError:                            # somebody made it non-blocking
+            continue
+        except OSError as err:
+            raise OrchError(f"standard input: {reason_of(err)}") from err
+        yield from incoming.feed(data) if data else [incoming.rest()]
+
+
+class Server:
+    """One client's server."""
+
+    def __init__(self, given: Given, world: World, commands: Mapping[str, Command]) -> None:
+        self.given, self.world, self.commands = given, world, commands
+        self.wire = Wire(world.stop)
+        self.session: Terms | None = None                  # settled by `initialize`
+        self.calls: list[Call] = []
+
+    def serve(self) -> int:
+        """Serve to the end of the input or to a signal; then stop and await what is at work."""
+        stop = self.world.stop
+        try:
+            for line in input_lines(stop):
+                self.take_line(line)
+                self.reap()
+            by_signal = stop.signal
+        finally:
+            stop.request(Exit.TERM - 128)
+            self.reap(wait=True)
+        if self.wire.trouble is not None:
+            raise self.wire.trouble
+        return Exit.OK if by_signal is None else Exit(128 + by_signal)
+
+    def reap(self, *, wait: bool = False) -> None:
+        """Let go of the calls that have ended; only here, as a signal handler may be at their Stop."""
+        for call in tuple(self.calls):
+            if wait or call.thread is None or not call.thread.is_alive():
+                if call.thread is not None:
+                    call.thread.join()
+                self.calls.remove(call)
+                self.world.stop.followers.discard(call.stop)
+                call.stop.close()
+
+    def at_work(self, message_id: Any) -> Call | None:
+        """The call that is not answered yet, by the id of its request."""
+        return next((call for call in self.calls if call.id == message_id and not call.answered), None)
+
+    def take_line(self, line: bytes | LongLine) -> None:
+        """Serve one line."""
+        if isinstance(line, LongLine):
+            err = ProtocolError(INVALID_REQUEST, f"longer than {MOST_MESSAGE_BYTES >> 20} MiB")
+            self.wire.put(refusal(id_of_long(line), err))
+        elif line.strip():
+            try:
+                if len(line) > LONG_LINE_BYTES and has_many_values(line, MAX_VALUES):
+                    raise ProtocolError(INVALID_REQUEST, f"more than {MAX_VALUES:,} values")
+                given = parse_line(line)
+                batch = self.session is not None and self.session.revision in BATCH_REVISIONS
+                if isinstance(given, list) and not (given and batch):
+                    raise ProtocolError(INVALID_REQUEST, "an empty batch" if batch else "no batches in this revision")
+            except ProtocolError as err:
+                self.wire.put(refusal(None, err))
+                return
+            if isinstance(given, list):
+                self.take_batch(given)
+            else:
+                self.take(given, self.wire.put)
+
+    def take_batch(self, members: list[Any]) -> None:
+        """Serve a batch: all its answers come in one line."""
+        batch = Batch(self.wire, len(members))
+        for member in members:
+            if isinstance(member, dict) and member.get("method") == "initialize":
+                batch.put(refusal(id_of(member), ProtocolError(INVALID_REQUEST, "initialize is no part of a batch")))
+            else:
+                self.take(member, batch.put)
+
+    def take(self, given: Any, reply: Callable[[Any], None]) -> None:
+        """Serve one message; `reply` gets the answer, now or when a call has ended, or None."""
+        try:
+            message = parse_message(given)
+            if not message.is_request:
+                self.note(message)
+                reply(None)
+                return
+            result, revision = self.answer_to(message, reply)
+            if result is not None:
+                reply(answer(message.id, result, revision))
+        except ProtocolError as err:
+            reply(refusal(id_of(given), err))
+
+    def note(self, message: Message) -> None:
+        """Take in a notification; one that means nothing to us is none of our business."""
+        call = self.at_work(message.params.get("requestId"))
+        if message.method == "notifications/cancelled" and call is not None:
+            call.cancel()
+
+    def answer_to(self, message: Message, reply: Callable[[Any], None]) -> tuple[dict[str, Any] | None, str]:
+        """The result of a request, None where a call will give it, and the revision it is for."""
+        params = message.params
+        if message.method == "initialize":
+            self.session = Terms(settled_revision(params), "notice")
+            return initialize_result(self.session.revision), self.session.revision
+        if message.method == "ping":
+            return {}, ""
+        if message.method not in ("server/discover", "logging/setLevel", "tools/list", "tools/call"):
+            raise ProtocolError(NO_METHOD, f'unknown method "{printable(message.method, 60)}"')
+        terms = terms_of(params, self.session)
+        modern = terms.since(MODERN_REVISIONS[0])
+        if message.method == "tools/list":
+            if params.get("cursor") is not None:
+                raise ProtocolError(INVALID_PARAMS, "there is no such page")
+            return tools_result(tools_of(self.commands, self.given["access"]), terms), terms.revision
+        if message.method == "tools/call":
+            return self.call(message, terms, reply), terms.revision
+        if modern != (message.method == "server/discover"):
+            raise ProtocolError(NO_METHOD, f"not in revision {terms.revision}: {message.method}")
+        if not modern:
+            self.session = replaced(terms, level=log_level(params.get("level")), token=None)
+        return discover_result() if modern else {}, terms.revision
+
+    def call(self, message: Message, terms: Terms, reply: Callable[[Any], None]) -> dict[str, Any] | None:
+        """Start a call of a tool; a result at once where its arguments are wrong."""
+        name, arguments = message.params.get("name"), message.params.get("arguments", {})
+        tools = {tool.name: tool for tool in tools_of(self.commands, self.given["access"])}
+        if not isinstance(name, str) or name not in tools:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {printable(str(name), 60)}")
+        if not isinstance(arguments, dict):
+            raise ProtocolError(INVALID_PARAMS, "expected arguments that are an object")
+        problem = argument_problem(arguments, tools[name].arguments)
+        if problem and not terms.since("2025-11-25"):      # until then it was an error of the protocol
+            raise ProtocolError(INVALID_PARAMS, problem)
+        self.reap()
+        if self.at_work(message.id) is not None:
+            raise ProtocolError(INVALID_REQUEST, "a request with this id is still at work")
+        if len(self.calls) >= MOST_CALLS:
+            problem = f"{MOST_CALLS} calls are at work; wait for one of them to end"
+        if problem:
+            return tool_result(f"orch: {problem}", None, terms, failed=True)
+        try:
+            call = Call(self, message, terms)
+        except OSError as err:                             # out of descriptors
+            return no_room(err, terms)
+        self.world.stop.followers.add(call.stop)
+        self.calls.append(call)
+        call.start(reply)
+        return None
+
 # === CLI ==================================================================
 # The command table, from which the parsers, the help and the check of the README come.
 # `split_line` tells options from words before argparse sees anything, so that no prompt
@@ -8924,6 +9700,11 @@ class Option:
     kind: Callable[[str], Any] = str
     choices: tuple[str, ...] = ()
     default: Any = None
+    argument: str | None = None                            # its name for `orch mcp`'s clients; None: not for them
+
+    def key(self) -> str:
+        """Its name in `Given`."""
+        return self.names[-1].lstrip("-").replace("-", "_")
 
 
 @value
@@ -8937,6 +9718,10 @@ class Command:
     most_words: int = 0
     example: str = ""
     starts_agents: bool = False                            # so a signal must not end it before they are stopped
+
+    def defaults(self) -> dict[str, Any]:
+        """What `Given` holds where no option is given."""
+        return {option.key(): option.default if option.metavar else False for option in self.options}
 
 
 def _duration_option(text: str) -> float:
@@ -8956,16 +9741,17 @@ CONFIG_FILE = Option(("--config",), "use this file in place of the home's config
 HELP = Option(("-h", "--help"), "show this help")
 
 RUN_OPTIONS = (
-    Option(("-a", "--agent"), "prefer this agent; the others remain for failover", "NAME"),
-    Option(("-m", "--model"), "model, for the preferred agent only", "NAME"),
-    Option(("-e", "--effort"), "reasoning effort, for the preferred agent only", "LEVEL"),
-    Option(("-c", "--context"), "a named preset of extra flags per agent, from the config", "NAME"),
+    Option(("-a", "--agent"), "prefer this agent; the others remain for failover", "NAME", argument="agent"),
+    Option(("-m", "--model"), "model, for the preferred agent only", "NAME", argument="model"),
+    Option(("-e", "--effort"), "reasoning effort, for the preferred agent only", "LEVEL", argument="effort"),
+    Option(("-c", "--context"), "a named preset of extra flags per agent, from the config", "NAME",
+           argument="context"),
     Option(("-x", "--complexity"), "pick each agent's model from model_map", "LEVEL", str, COMPLEXITIES),
     Option(("--access",), "what the agent may do: read, edit, full, or own (its own config decides); default edit",
-           "LEVEL", str, ACCESS_LEVELS),
-    Option(("-C", "--cd"), "run in this directory", "DIR"),
+           "LEVEL", str, ACCESS_LEVELS, argument="access"),
+    Option(("-C", "--cd"), "run in this directory", "DIR", argument="cwd"),
     Option(("-t", "--timeout"), "time limit of one attempt, such as 90s or 10m; default 1h, 0 for none", "DUR",
-           _duration_option),
+           _duration_option, argument="timeout"),
     Option(("--idle-timeout",), "stop an agent that is silent for this long; default none", "DUR", _duration_option),
     Option(("--deadline",), "time limit of the whole run; default none", "DUR", _duration_option),
     Option(("--no-failover",), "one agent only"),
@@ -8997,8 +9783,9 @@ COMMANDS = (
     Command("runs", "show the runs with roles of this project, one, or what a role said; go on with one", cmd_runs,
             RESUME_OPTIONS, "[ID [ROLE] | resume ID]", 2, "orch runs resume ID", starts_agents=True),
     Command("usage", "sum up what attempts used", cmd_usage, (
-        Option(("--since",), "only the last DUR, such as 7d; default all", "DUR", _duration_option),
-        Option(("--by",), "group by this; default agent", "KEY", str, USAGE_KEYS, "agent"), JSON),
+        Option(("--since",), "only the last DUR, such as 7d; default all", "DUR", _duration_option,
+               argument="since"),
+        Option(("--by",), "group by this; default agent", "KEY", str, USAGE_KEYS, "agent", argument="by"), JSON),
         example="orch usage --since 7d --by day"),
     Command("cooldown", "list, set or clear cooldowns", cmd_cooldown, (
         Option(("--all",), "clear every cooldown"), JSON, CONFIG_FILE),
@@ -9021,11 +9808,17 @@ COMMANDS = (
     Command("init", "write a small example config", cmd_init, example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
             cmd_config, (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
+    Command("mcp", "serve agents as tools to an MCP client, on standard input and output",
+            lambda given, world: serve_mcp(given, world, BY_NAME), (
+                Option(("--access",), "the most that a call may ask for: read, edit, full or own; default edit",
+                       "LEVEL", str, ACCESS_LEVELS, "edit"),
+                Option(("-C", "--cd"), "run in this directory, and nowhere outside; default here, and anywhere", "DIR"),
+                CONFIG_FILE), example="orch mcp --access read", starts_agents=True),
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
             starts_agents=True),
 )
-RESERVED = ("completion", "mcp")                   # command names to come: not to be taken for prompts
-BY_NAME = {command.name: command for command in COMMANDS}
+RESERVED = ("completion",)                                 # command names to come: not to be taken for prompts
+BY_NAME: Mapping[str, Command] = {command.name: command for command in COMMANDS}
 
 USAGE = """orch [options] PROMPT...      run PROMPT on the best available agent
        orch [options] PROMPT... -    the same, with standard input appended
@@ -9182,8 +9975,7 @@ def build_parser(command: Command) -> argparse.ArgumentParser:
 
 def _parse_options(command: Command, options: Sequence[str]) -> dict[str, Any]:
     if not options:                                        # a third of what orch itself costs, for nothing
-        return {option.names[-1].lstrip("-").replace("-", "_"): option.default if option.metavar else False
-                for option in (*command.options, HELP)}
+        return {**command.defaults(), HELP.key(): False}
     parser = build_parser(command)
 
     def refuse(message: str) -> NoReturn:

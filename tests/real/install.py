@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Install the agent CLIs that tests/real runs, in pinned versions, outside the repository.
+"""Install the agent CLIs that tests/real runs, and two MCP clients, in pinned versions, outside the repository.
 
     python3 tests/real/install.py        install what is missing; the last line is the folder
 
 They go to ${XDG_CACHE_HOME:-~/.cache}/orch-test-agents/<hash of the pins>, one folder for each agent and
-`bin` with a link to each, and stay there. Everything is done by npm with the settings it finds; its
-messages are kept in a log beside the agents, since they name hosts.
+`bin` with a link to each, and stay there. Everything is done by npm and pip with the settings they find;
+their messages are kept in logs beside the agents, since they name hosts. A client that cannot be installed
+costs its own tests alone, which are skipped with the reason.
 """
 from __future__ import annotations
 
@@ -27,6 +28,11 @@ PINS = {
     "opencode": ("opencode-ai", "1.18.33"),
     "gemini": ("@google/gemini-cli", "0.61.0"),
     "copilot": ("@github/copilot", "1.0.102"),
+}
+# MCP client: (package, version); folders of their own beside the agents
+CLIENTS = {
+    "python-sdk": ("mcp", "2.3.0"),                                # from PyPI, for Python 3.10 and newer
+    "inspector": ("@modelcontextprotocol/inspector", "2.12.0"),    # from npm
 }
 NEEDED_MB = 2000    # about 1,350 once installed, and what npm keeps while it unpacks
 
@@ -58,7 +64,57 @@ def install() -> Path:
             _say(f"installed {_size_mb(folder)} MB in {time.monotonic() - began:.0f} s")
         _link_programs(folder)
         _unpack_copilot(folder)
+        for client in CLIENTS:
+            _install_client(client, folder)
     return folder
+
+
+def client_folder(client: str, folder: Path) -> Path:
+    """Return where an MCP client is kept; where it could not be installed, `why_no_client` says why."""
+    return folder / f"{client}-{CLIENTS[client][1]}"
+
+
+def why_no_client(client: str, folder: Path) -> str | None:
+    """Return why a client is not there, or None."""
+    if client_folder(client, folder).is_dir():
+        return None
+    reason = folder / f"{client}.why"
+    return reason.read_text() if reason.exists() else f"{client} is not installed"
+
+
+def _install_client(client: str, folder: Path) -> None:
+    """Unpack one client as an agent is, or note why that cannot be done."""
+    package, version = CLIENTS[client]
+    place, half_made, log = client_folder(client, folder), folder / f"{client}.partial", folder / f"{client}.log"
+    if place.is_dir():
+        return
+    shutil.rmtree(half_made, ignore_errors=True)
+    python = _newer_python()
+    if client == "python-sdk" and python is None:
+        (folder / f"{client}.why").write_text("the Python SDK needs Python 3.10 or newer")
+        return
+    steps = [[str(python), "-m", "venv", str(half_made)],
+             [str(half_made / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{package}=={version}"]]
+    if client != "python-sdk":
+        half_made.mkdir()
+        (half_made / "package.json").write_text("{}\n")
+        steps = [["npm", "install", "--prefix", str(half_made), "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries=1",
+                  f"{package}@{version}"]]
+    _say(f"installing {client} {version}")
+    with log.open("wb") as out:
+        for argv in steps:
+            if shutil.which(argv[0]) is None or subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode:
+                (folder / f"{client}.why").write_text(f"{package} {version} could not be installed; see {log}")
+                _say(f"{client} could not be installed; see {log}")
+                return
+    half_made.rename(place)
+
+
+def _newer_python() -> str | None:
+    """Return a Python that the SDK runs on: the one at work, else another on the PATH."""
+    if sys.version_info >= (3, 10):
+        return sys.executable
+    return next(filter(None, (shutil.which(f"python3.{minor}") for minor in range(14, 9, -1))), None)
 
 
 def cache_folder() -> Path:

@@ -64,6 +64,15 @@ def shell(command: str) -> Step:
     return Step("shell", command=command)
 
 
+def use(tool: str, **arguments: Any) -> Step:
+    """Call the offered tool whose name ends so: clients put a server's name before those of its tools."""
+    return Step("use", tool, command=json.dumps(arguments))
+
+
+TOOL_STEPS = ("write", "shell", "use")
+MOST_WAITS = 30    # for a tool that is not offered yet
+
+
 # (tool, its arguments from a step), in the order of preference; the first that the agent offers is called.
 Tool = tuple[str, Callable[[Step], Any]]
 WRITERS: tuple[Tool, ...] = (
@@ -88,6 +97,7 @@ class Call(NamedTuple):
     """A tool call: text as `arguments` where the tool takes free text."""
     name: str
     arguments: Any
+    namespace: str = ""    # codex offers the tools of an MCP server in one
 
 
 def tool_call(step: Step, offered: list[str], habit: str) -> Call:
@@ -95,6 +105,8 @@ def tool_call(step: Step, offered: list[str], habit: str) -> Call:
 
     An agent that keeps its tools back must also refuse one that the model asks for all the same.
     """
+    if step.kind == "use":
+        return Call(next((name for name in offered if name.endswith(step.text)), step.text), json.loads(step.command))
     writers = WRITERS if step.kind == "write" else ()
     for name, arguments in (*writers, *SHELLS):
         if name in offered:
@@ -281,6 +293,7 @@ def _responses_item(turn: Turn) -> dict[str, Any]:
     common = {"id": f"call_item_{turn.number}", "call_id": f"call_{turn.number}", "name": turn.call.name, "status": "completed"}
     if isinstance(turn.call.arguments, str):
         return {"type": "custom_tool_call", **common, "input": turn.call.arguments}
+    common |= {"namespace": turn.call.namespace} if turn.call.namespace else {}
     return {"type": "function_call", **common, "arguments": json.dumps(turn.call.arguments)}
 
 
@@ -381,6 +394,12 @@ def _flat_tools(body: dict[str, Any]) -> list[str]:
     return found
 
 
+def _namespace_of(body: dict[str, Any], name: str) -> str:
+    """The namespace that holds a tool of this name, if one does."""
+    spaces = [tool["name"] for tool in body.get("tools") or [] if tool.get("type") == "namespace" and name in _flat_tools(tool)]
+    return spaces[0] if spaces else ""
+
+
 PROTOCOLS = {
     "messages": Protocol(r"/messages$", ANTHROPIC_ERRORS, anthropic_whole, anthropic_events, _flat_tools, "Write Bash"),
     "responses": Protocol(r"/responses$", OPENAI_ERRORS, responses_whole, responses_events, _flat_tools, "exec_command exec_command"),
@@ -416,15 +435,21 @@ class Play:
         self.url, self.reset_at = url, reset_at
         self.steps = [Step(step) if isinstance(step, str) else step for step in steps]
         self.requests: list[Request] = []
-        self.taken = 0
+        self.taken = self.waited = 0
         self.lock = threading.Lock()
 
-    def next_step(self, aside: bool) -> tuple[Step, int]:
-        """The step for a request, and the request's number; what is asked aside meets no tool call."""
+    def next_step(self, aside: bool, offered: list[str]) -> tuple[Step, int]:
+        """The step for a request, and the request's number; what is asked aside meets no tool call.
+
+        An agent may still be connecting to the server that has the tool: until it is offered, the model waits.
+        """
         with self.lock:
             step = self.steps[min(self.taken, len(self.steps) - 1)]
+            if step.kind == "use" and not aside and self.waited < MOST_WAITS and not any(n.endswith(step.text) for n in offered):
+                self.waited += 1
+                return shell("sleep 1"), len(self.requests)
             self.taken += not aside
-            return (say() if aside and step.kind in ("write", "shell") else step), len(self.requests) + self.taken
+            return (say() if aside and step.kind in TOOL_STEPS else step), len(self.requests) + self.taken
 
     @property
     def conversation(self) -> list[Request]:
@@ -506,15 +531,16 @@ class _Handler(BaseHTTPRequestHandler):
         tools = row.tools(body)
         wants_json = "responseJsonSchema" in text or "responseSchema" in text
         aside = bool(body) and not tools
-        step, number = play.next_step(aside)
+        step, number = play.next_step(aside, tools)
         play.requests.append(Request(protocol, step.kind, model, aside, tools, body, text, time.time()))
         streams = body.get("stream", not body) or "streamGenerate" in path
         if step.kind in row.errors:
             return self._send(row.errors[step.kind](model, play.reset_at))
         if step.kind == "silence":
             return self._hang()
-        call = tool_call(step, tools, row.habit) if step.kind in ("write", "shell") else None
-        turn = Turn(model, GEMINI_CHOICE if wants_json else step.text or ("I will do that." if call else ANSWER), call, number)
+        call = tool_call(step, tools, row.habit) if step.kind in TOOL_STEPS else None
+        call = call and call._replace(namespace=_namespace_of(body, call.name))
+        turn = Turn(model, GEMINI_CHOICE if wants_json else "I will do that." if call else step.text or ANSWER, call, number)
         if not streams:
             return self._send(Reply(200, row.whole(turn)))
         return self._stream(row.events(turn), DROP_AFTER if step.kind == "drop" else None)

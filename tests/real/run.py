@@ -29,7 +29,7 @@ from real.install import NO_NPM, NO_REGISTRY, PINS, NotInstalled, install  # noq
 
 INSIDE = "--inside"                 # the first argument of this program once it is in the namespace
 COLUMNS = ("answers, tokens", "limits", "other failures", "takes over", "`read` changes nothing", "`edit` stays inside",
-           "`full`, in a git hook", "any prompt", "stops", "flags")
+           "`full`, in a git hook", "any prompt", "stops", "flags", "calls orch as a tool")
 
 
 def main() -> int:
