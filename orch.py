@@ -5099,7 +5099,10 @@ def output_schema(command: str) -> dict[str, Any]:
             "cost_usd": {"type": ["number", "null"]}, "duration_ms": number,
             "retry_at": {**text, "description": "when an agent is free again, ISO 8601"},
             "warnings": {"type": "array", "items": {"type": "string"}}}}[command]
-    return {"type": "object", "properties": properties, "required": list(properties)}
+    of_roles = {"run_id": text, "roles": {**rows, "type": ["array", "null"]},
+                "assets": {"type": ["array", "null"], "items": {"type": "string"}},
+                "selection": {"type": ["object", "null"]}} if command == "run" else {}
+    return {"type": "object", "properties": {**properties, **of_roles}, "required": list(properties)}
 
 # === PROCESSES ============================================================
 # `spawn` starts every process: an argument list, never a shell, standard input stated,
@@ -9757,10 +9760,10 @@ RUN_OPTIONS = (
     Option(("--no-failover",), "one agent only"),
     Option(("--wait",), "when every agent is at its limit, wait for the earliest reset, at most this long (or forever)",
            "DUR", _wait_option),
-    Option(("--role",), "run one role of the config", "NAME"),
+    Option(("--role",), "run one role of the config", "NAME", argument="role"),
     Option(("--roles",), "run these roles in order, separated by commas", "A,B"),
-    Option(("--team",), "run a team of the config: its roles in order", "NAME"),
-    Option(("--auto",), "pick roles by the keywords of auto.rules in the config"),
+    Option(("--team",), "run a team of the config: its roles in order", "NAME", argument="team"),
+    Option(("--auto",), "pick roles by the keywords of auto.rules in the config", argument="auto"),
     Option(("--no-auto",), "pick no roles, whatever auto.enabled says"),
     Option(("-n", "--dry-run"), "print the route and the exact argument lists; start nothing, write nothing"),
     Option(("--json",), "print one result object instead of the answer"),

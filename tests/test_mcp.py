@@ -385,6 +385,33 @@ def test_arguments_reach_the_agent_as_the_options_do(orch, client, fake):
     assert second.cwd == first.cwd
 
 
+def test_roles_teams_and_auto_are_arguments_too(orch, client, fake, repo):
+    fake("claude", *[claude_ok(f"claude {n}") for n in range(3)])
+    fake("codex", codex_ok("codex says"))
+    orch.configure({
+        "roles": {"planner": {"prompt": "You plan.", "writes": False}, "builder": {"agent": "codex", "prompt": "You build."}},
+        "teams": {"pair": ["planner", "builder"]}, "auto": {"rules": [{"role": "planner", "keywords": ["plan"]}]}})
+    one = client().begin()
+    team = one.run(prompt="add it", team="pair", access="read")["structuredContent"]
+    assert [(row["name"], row["agent"], row["status"]) for row in team["roles"]] == [("planner", "claude", "ok"), ("builder", "codex", "ok")]
+    assert "claude 0" in team["answer"] and team["answer"].endswith("codex says")
+    assert team["run_id"] == team["task_id"]
+    assert [row["name"] for row in one.run(prompt="do it", role="planner")["structuredContent"]["roles"]] == ["planner"]
+    assert [row["name"] for row in one.run(prompt="make a plan for it", auto=True)["structuredContent"]["roles"]] == ["planner"]
+    assert one.run(prompt="x", team="pair", role="planner")["content"][0]["text"].count("exclude each other") == 1
+    assert "nobody" in one.run(prompt="x", role="nobody")["content"][0]["text"]
+    assert one.answer(one.call("orch_run", {"prompt": "x", "auto": "yes"}))["result"]["isError"] is True
+
+
+def test_no_role_is_allowed_more_than_the_server(orch, client, fake):
+    fake("claude", claude_ok("1"), claude_ok("2"))
+    orch.configure({"roles": {"wide": {"prompt": "You do all.", "access": "full"}}})
+    orch("--role", "wide", "--access", "read", "x")
+    client("--access", "read").begin().run(prompt="x", role="wide")
+    first, second = (call.argv[:-1] for call in fake.calls)
+    assert second == first
+
+
 def test_failed_run_is_a_result_that_the_model_sees(client, fake):
     reset_at = int(time.time()) // 60 * 60 + 7200
     fake("claude", claude_limit(reset_at))
