@@ -2231,7 +2231,8 @@ def _shown(given: Any) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    return ", ".join(f'"{word}"' for word in words[:-1]) + f' or "{words[-1]}"'
+    *others, last = (f'"{word}"' for word in words)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _expected(schema: Mapping[str, Any]) -> str:
@@ -9477,9 +9478,6 @@ def call_run(call: Call) -> dict[str, Any]:
     """`orch_run`: the answer as text, the result object as a value."""
     given, server = call.given(), call.server
     request = replaced(request_of(given, call.arguments["prompt"]), access_most=server.given["access"])
-    if request.access and is_wider(request.access, server.given["access"]):
-        raise OrchError(f'access "{request.access}" is more than this server allows ({server.given["access"]}); '
-                        f"whoever configured it can start it as `orch mcp --access {request.access}`")
     env = {**server.world.env, **inherited_depth(server.world.env)}
     world = make_world(env, folder_of(given["cd"], server.given, server.world), call.stop, call.event)
     result = run_request(world, request, given["config"])

@@ -472,7 +472,7 @@ def test_no_call_may_do_more_than_the_server_was_started_for(orch, client, fake)
     tool = reader.ask("tools/list")["tools"][0]
     assert tool["annotations"]["readOnlyHint"] is True and tool["annotations"]["destructiveHint"] is False
     assert tool["inputSchema"]["properties"]["access"]["enum"] == ["read"]
-    assert reader.run(prompt="x", access="edit")["isError"] is True
+    assert reader.run(prompt="x", access="edit")["content"][0]["text"] == 'orch: access: expected "read", not "edit"'
     reader.run(prompt="x")                                 # the config's full is brought down to what the server allows
     editor = client().begin()
     assert editor.ask("tools/list")["tools"][0]["inputSchema"]["properties"]["access"]["enum"] == ["read", "edit"]
