@@ -27,6 +27,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     COMMANDS   one function per subcommand                           I/O
     EXPLAIN    `orch explain`                                        I/O
     DEMO       `orch demo`                                           I/O
+    SHELLS     what TAB offers, and the scripts of three shells      I/O
     CLI        command table, parser, main                           I/O
 """
 
@@ -7105,6 +7106,15 @@ def _transcript_of(given: Given, world: World) -> dict[str, Any]:
     return {**texts, "exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
 
 
+def kept_tasks(world: World) -> list[str]:
+    """The task ids of the kept attempts, the oldest first."""
+    try:
+        names = sorted(os.listdir(home_path(world, "cache", "attempts")))
+    except OSError:
+        return []
+    return list(dict.fromkeys(name.rpartition(".json")[0].rpartition(".")[0] for name in names))
+
+
 def read_transcript(world: World, task: str) -> dict[str, Any]:
     """A kept attempt by its task id, the last one where there are several; raises OrchError where there is none."""
     folder = home_path(world, "cache", "attempts")
@@ -7214,6 +7224,215 @@ def _demo_event(kind: str, /, **fields: Any) -> None:
         told = "".join(f"  {line}\n" for line in fields["prompt"].splitlines())
         write_out("\nWhat the second agent is told:\n" + told + "\n")
 
+# === SHELLS ===============================================================
+# What TAB may put where the cursor stands. The scripts hold no words of their own: at each
+# TAB they ask `orch completion at-tab SHELL`, so that they offer what the command table
+# and the config hold at that moment. Asking starts nothing, writes nothing, and is silent in
+# trouble. A name from a config is hostile: what is not printable is left out; for bash, which
+# inserts what it is told, the rest is quoted here, while zsh and fish quote by themselves.
+
+SLOTS: Mapping[str, str] = {"--agent": "AGENT", "--model": "MODEL", "--context": "CONTEXT", "--role": "ROLE",
+                            "--roles": "ROLE", "--team": "TEAM", "--task": "TASK"}      # other options: their metavar
+IN_ORDER = {"FILE": "files", "DIR": "folders", "PROMPT": "files"}    # what a shell completes by itself
+
+BASH = r"""# bash completion for orch, as a file at ~/.local/share/bash-completion/completions/orch
+# or in ~/.bashrc: eval "$(orch completion bash)"
+_orch() {
+    local kind='' line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        if [ -z "$kind" ]; then kind=$line; else COMPREPLY+=("$line"); fi
+    done < <(command orch completion at-tab bash -- "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
+    case $kind in
+        words) compopt +o default +o bashdefault 2>/dev/null ;;
+        folders) compopt -o dirnames +o default +o bashdefault 2>/dev/null ;;
+    esac
+    return 0
+}
+complete -o bashdefault -o default -F _orch orch
+"""
+ZSH = r"""#compdef orch
+# zsh completion for orch, as a file _orch in a folder of $fpath
+# or in ~/.zshrc after compinit: eval "$(orch completion zsh)"
+_orch() {
+    local -a answer found
+    local line kind
+    answer=("${(@f)$(command orch completion at-tab zsh -- "${(@Q)words[1,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
+    kind=${answer[1]%%$'\t'*}
+    compset -P "${(b)answer[1]#*$'\t'}"
+    case $kind in
+        files) _files ;;
+        folders) _files -/ ;;
+        words)
+            for line in "${(@)answer[2,-1]}"; do
+                found+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}:${line#*$'\t'}")
+            done
+            _describe -V 'orch' found ;;
+    esac
+}
+if [[ $funcstack[1] == _orch ]]; then _orch "$@"; elif (( $+functions[compdef] )); then compdef _orch orch; fi
+"""
+FISH = r"""# fish completion for orch, as a file at ~/.config/fish/completions/orch.fish
+function __orch_at_tab
+    set -l current (commandline -ct)
+    set -l answer (command orch completion at-tab fish -- (commandline -opc) "$current" 2>/dev/null)
+    set -l head (string split -m 1 \t -- $answer[1])
+    set -l rest (string sub -s (math 1 + (string length -- "$head[2]")) -- "$current")
+    switch "$head[1]"
+        case files
+            string replace -r '^' -- "$head[2]" (__fish_complete_path "$rest")
+        case folders
+            string replace -r '^' -- "$head[2]" (__fish_complete_directories "$rest" '')
+        case words
+            string replace -r '^' -- "$head[2]" $answer[2..-1]
+    end
+end
+complete -c orch -f -a '(__orch_at_tab)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+@value
+class Spot:
+    """What is wanted where the cursor stands."""
+    slots: tuple[str, ...]            # kinds of names: AGENT, MODEL, ...; of files: FILE, DIR, PROMPT
+    fixed: tuple[tuple[str, str], ...] = ()                # words that may stand there, with what each one means
+    prefix: str = ""                  # the head of the current word that stays, such as `--agent=`
+    start: str = ""                   # the rest of the current word
+    options: Mapping[str, str] = {}   # long name -> value of the options on the line
+
+
+def words_wanted(usage: str, given: Sequence[str]) -> tuple[str, ...]:
+    """What may follow the words `given` of a command: words in small letters as they are, kinds in capitals.
+
+    >>> words_wanted("list | set KEY DUR | clear KEY...", ["clear", "a"]), words_wanted("[ID | check]", [])
+    (('KEY',), ('ID', 'check'))
+    """
+    found: list[tuple[int, str]] = []
+    for form in usage.translate({ord("["): None, ord("]"): None}).split("|"):
+        slots = form.split()
+        if slots and slots[-1].endswith("..."):
+            slots += slots[-1:] * len(given)
+        before = slots[:len(given)]
+        if len(slots) > len(given) and all(slot.isupper() or slot == word for slot, word in zip(before, given)):
+            found.append((sum(not slot.isupper() for slot in before), slots[len(given)].rstrip(".")))
+    closest = max((score for score, _ in found), default=0)
+    return tuple(slot for score, slot in found if score == closest)
+
+
+def render_answer(shell: str, spot: Spot, names: Sequence[tuple[str, str]], typed: tuple[str, str, str]) -> str:
+    """What a script is told: the kind and, but for bash, the prefix; then a line for each word.
+
+    `typed`, for bash alone: the current word, the end of it that bash replaces, and the quote that is open.
+    """
+    own = [IN_ORDER[slot] for slot in spot.slots if slot in IN_ORDER]
+    kind = own[0] if own else "words"
+    found = dict((name, meaning) for name, meaning in names if name and name.isprintable())
+    if shell != "bash":
+        return f"{kind}\t{spot.prefix}\n" + "".join(f"{name}\t{printable(text, 60)}\n" for name, text in found.items())
+    current, part, quote = typed
+    kept = len(current) - len(part) if current.endswith(part) else 0
+    words = [bash_word((spot.prefix + name)[kept:], quote) for name in found if name.startswith(spot.start)]
+    return "\n".join([kind, *(word for word in words if word is not None)]) + "\n"
+
+
+def bash_word(text: str, quote: str) -> str | None:
+    r"""A printable text as bash takes it after an open `quote`, or after none; None where it cannot be written.
+
+    >>> print(bash_word("it's $(x)", ""), bash_word("it's $(x)", "'"), bash_word("it's $(x)", '"'))
+    it\'s\ \$\(x\) it'\''s $(x)' it's \$(x)"
+    """
+    if quote == "'":
+        return text.replace("'", "'\\''") + quote
+    if quote:                                              # in double quotes nothing keeps `!` from the history
+        return None if "!" in text else re.sub(r'([$`"\\])', r"\\\1", text) + quote
+    return re.sub(r"([^\w@%+=:,./\x80-\U0010ffff-])", r"\\\1", text)
+
+
+def split_shell(text: str) -> tuple[list[str], str] | None:
+    r"""The words of a command line up to the cursor, without their quotes, and the quote that is open at its end.
+
+    Redirections are left out; None where the cursor stands in one. Nothing is expanded.
+
+    >>> split_shell("orch 2>log 'fix it' --agent=\"cl")
+    (['orch', 'fix it', '--agent=cl'], '"')
+    """
+    words: list[str] = []
+    word: str | None = None
+    quote, into_file = "", False
+    letters = iter(text)
+    for letter in letters:
+        if letter == "\\" and quote != "'":
+            after = next(letters, "")
+            word = (word or "") + (letter if quote and after not in '$`"\\' else "") + after
+        elif quote or letter in "'\"":
+            ends = letter == quote
+            word = (word or "") + ("" if ends or not quote else letter)
+            quote = "" if ends else quote or letter
+        elif letter.isspace() or letter in "<>":
+            if word is not None and not into_file and not (letter in "<>" and re.fullmatch(r"\d+|&", word)):
+                words.append(word)
+            into_file = letter in "<>" or (into_file and word is None)
+            word = None
+        else:
+            word = (word or "") + letter
+    return None if into_file else ([*words, word or ""], quote)
+
+
+def answer_tab(shell: str, asked: Sequence[str], spot_at: Callable[[Sequence[str]], Spot], world: World) -> str:
+    """What a script that asks at TAB is told; `asked` are the words, for bash the line and the part it would replace.
+
+    Raises OrchError where the line or the config is wrong.
+    """
+    typed = ("", "", "")
+    if shell == "bash":
+        line, part = asked[0], asked[-1]
+        split = split_shell(line)
+        if split is None:
+            return "files\n"
+        asked, quote = split
+        inner = split_shell(quote + part)
+        typed = (asked[-1], inner[0][-1] if inner else "", quote)
+    elif shell == "fish":                                  # which tells its current word with the quotes
+        inner = split_shell(asked[-1])
+        asked = [*asked[:-1], inner[0][-1] if inner else ""]
+    spot = spot_at(asked[1:] or [""])
+    names = [*spot.fixed, *(pair for slot in spot.slots if slot not in IN_ORDER
+                            for pair in names_for(slot, spot.options, world))]
+    return render_answer(shell, spot, names, typed)
+
+
+def names_for(slot: str, options: Mapping[str, str], world: World) -> list[tuple[str, str]]:
+    """The names of one kind, each with what it means; none where the kind has none. Raises OrchError."""
+    world = replaced(world, cwd=os.path.join(world.cwd, os.path.expanduser(options.get("--cd", "."))))
+    state, now = read_state(world)[0], world.now()
+    if slot == "ID":
+        return [(str(job.get("id")), str(job.get("prompt") or "")) for job in reversed(state["jobs"])]
+    if slot == "TASK":
+        return [(task, "") for task in reversed(kept_tasks(world))]
+    layers, _ = read_config_layers(world, options.get("--config"))
+    raw, config = merged(layers), config_of(layers)
+    if slot in ("AGENT", "KEY"):
+        rows = [_agent_status(agent, state, now, world) for agent in in_order(config)]
+        return [(row[0], row[1]) for row in _status_rows(rows, now) if slot == "KEY" or ":" not in row[0]]
+    if slot == "MODEL":
+        return [(model, agent) for agent, model in models_in(raw) if agent == options.get("--agent", agent)]
+    if slot == "CONTEXT":
+        return [(name, ", ".join(flags)) for name, flags in raw["contexts"].items()]
+    if slot == "ROLE":
+        return [(name, role.get("prompt", "")) for name, role in raw["roles"].items()]
+    if slot == "TEAM":
+        return [(name, ", ".join(roles)) for name, roles in raw["teams"].items()]
+    return []
+
+
+def models_in(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The models that a merged config names, each with its agent."""
+    pairs = [pair for models in raw["model_map"].values() for pair in models.items()]
+    rows = [*(rule for rule in raw["rules"] if isinstance(rule, dict)), *raw["roles"].values()]
+    return pairs + [(row["agent"], row["model"]) for row in rows if row.get("model") and row.get("agent")]
+
+
 # === CLI ==================================================================
 # The command table, from which the parsers, the help and the check of the README come.
 # `split_line` tells options from words before argparse sees anything, so that no prompt
@@ -7254,6 +7473,20 @@ def _duration_option(text: str) -> float:
 
 def _wait_option(text: str) -> float:
     return float("inf") if text == "forever" else _duration_option(text)
+
+
+def cmd_completion(given: Given, world: World) -> int:
+    """Print the completion script of a shell, or what that script asks for at TAB."""
+    if given.words[:1] == ("at-tab",) and len(given.words) > 2:
+        try:
+            write_out(answer_tab(given.words[1], given.words[2:], spot_at, world))
+        except OrchError:                                  # what is wrong is told when the line is run
+            pass
+        return Exit.OK
+    if len(given.words) != 1 or given.words[0] not in SCRIPTS:
+        raise OrchError(f"usage: orch completion bash | zsh | fish{or_run(given)}")
+    write_out(SCRIPTS[given.words[0]])
+    return Exit.OK
 
 
 JSON = Option(("--json",), "print one JSON value instead of text")
@@ -7316,10 +7549,13 @@ COMMANDS = (
     Command("init", "write a small example config", cmd_init, example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
             cmd_config, (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
+    Command("completion", "print the completion script of a shell, which goes where its first lines say",
+            cmd_completion, (), "bash | zsh | fish", 1_000_000,
+            "orch completion bash > ~/.local/share/bash-completion/completions/orch"),
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
             starts_agents=True),
 )
-RESERVED = ("runs", "completion", "mcp")                   # command names to come: not to be taken for prompts
+RESERVED = ("runs", "mcp")                   # command names to come: not to be taken for prompts
 BY_NAME = {command.name: command for command in COMMANDS}
 
 USAGE = """orch [options] PROMPT...      run PROMPT on the best available agent
@@ -7403,11 +7639,7 @@ def _value_of(name: str, rest: list[str]) -> str:
 
 def read_line(argv: Sequence[str]) -> Given | str:
     """Read the command line: what it says, or the help that it asks for. Raises OrchError for wrong usage."""
-    options = [option for command in COMMANDS for option in (*command.options, HELP)]
-    takes_value = {name: option.metavar is not None for option in options for name in option.names
-                   if name.startswith("--")}
-    long_name = {name: option.names[-1] for option in options for name in option.names if not name.startswith("--")}
-    line = split_line(argv, {**takes_value, "--version": False}, {**long_name, "-V": "--version"})
+    line = split_line(argv, *option_names())
     command, words, named = _command_of(line)
     if "--help" in line.options:
         return render_help(command if named else None)
@@ -7420,6 +7652,15 @@ def read_line(argv: Sequence[str]) -> Given | str:
         raise OrchError(f'orch {command.name} takes no "{extra}"; for a prompt that begins with "{command.name}" use: '
                         f"orch run {command.name} ...")
     return Given(command.name, _parse_options(command, line.options), words, line.stdin)
+
+
+def option_names() -> tuple[dict[str, bool], dict[str, str]]:
+    """Of all options: long name -> whether it takes a value, short name -> long name."""
+    options = [option for command in COMMANDS for option in (*command.options, HELP)]
+    takes_value = {name: option.metavar is not None for option in options for name in option.names
+                   if name.startswith("--")}
+    long_name = {name: option.names[-1] for option in options for name in option.names if not name.startswith("--")}
+    return {**takes_value, "--version": False}, {**long_name, "-V": "--version"}
 
 
 def _command_of(line: Line) -> tuple[Command, tuple[str, ...], bool]:
@@ -7454,6 +7695,54 @@ def one_edit_apart(one: str, other: str) -> bool:
     start = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
     a, b = one[start:], other[start:]
     return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
+
+
+def spot_at(words: Sequence[str]) -> Spot:
+    """What is wanted for the last of `words`; raises OrchError where those before it are wrong."""
+    *before, current = words
+    takes_value, long_name = option_names()
+    line = split_line([*before, "--help"], takes_value, long_name)     # shows as what an option would be taken here
+    ended = line.words[-1:] == ("--help",)                              # a `--` stands before it
+    line = replaced(line, words=line.words[:-1] if ended else line.words)
+    options = {name: given for name, _, given in (option.partition("=") for option in line.options)}
+    command, given, named = _command_of(line)
+    name, prefix = ("", "") if ended else _value_begun(line.options, current, takes_value, long_name)
+    start = current[len(prefix):]
+    if name:
+        return value_spot(next(o for c in (command, *COMMANDS) for o in c.options if name in o.names),
+                          prefix, start, options)
+    if current.startswith("-") and not ended:
+        own = [(o.names[-1], o.help) for o in (*command.options, HELP) if o is HELP or o.names[-1] not in options]
+        return Spot((), (*own, *(() if named else (("--version", "show the version"),))), "", start, options)
+    if not named and not given and not line.literal:
+        able = [c for c in COMMANDS if {n for o in c.options for n in o.names}.issuperset(options.keys() - {"--help"})]
+        return Spot((), tuple((c.name, c.help) for c in able), "", start, options)
+    wanted = words_wanted(command.words, given)
+    return Spot(tuple(w for w in wanted if w.isupper()), tuple((w, "") for w in wanted if w.islower()),
+                "", start, options)
+
+
+def value_spot(option: Option, prefix: str, start: str, options: Mapping[str, str]) -> Spot:
+    """What is wanted for the value of an option, of which `start` stands there; of a list its last element."""
+    head, comma, last = start.rpartition(",") if "," in (option.metavar or "") else ("", "", start)
+    slots = () if option.choices else (SLOTS.get(option.names[-1], option.metavar or ""),)
+    return Spot(slots, tuple((choice, "") for choice in option.choices), prefix + head + comma, last, options)
+
+
+def _value_begun(options: Sequence[str], current: str, takes_value: Mapping[str, bool],
+                 long_name: Mapping[str, str]) -> tuple[str, str]:
+    """The option whose value the current word is or holds, and the head of the word before that value; else blanks."""
+    if options and options[-1].endswith("=--help"):
+        return options[-1].partition("=")[0], ""
+    name, equals, _ = current.partition("=")
+    if name.startswith("--"):
+        return (name, name + equals) if equals and takes_value.get(name) else ("", "")
+    letters = current[1:] if current.startswith("-") else ""
+    for index, name in enumerate(long_name.get("-" + letter, "") for letter in letters[:-1]):
+        if takes_value.get(name, True):                    # the first that is no flag has the rest
+            rest = letters[index + 1:].removeprefix("=")
+            return (name, current.removesuffix(rest) if rest else current) if name else ("", "")
+    return "", ""
 
 
 def build_parser(command: Command) -> argparse.ArgumentParser:

@@ -35,7 +35,7 @@ def refuse(orch, fake, *arguments, **how):
     (["--context", "lean", "x"], "lean"),
     (["runs"], "runs"),
     (["mcp"], "mcp"),
-    (["completion", "bash"], "completion"),
+    (["completion", "tcsh"], "bash | zsh | fish"),
     (["--cd", "/nonexistent/dir", "x"], "/nonexistent/dir"),
     (["--cd", __file__, "x"], __file__),
     (["--config", "/nonexistent/c.json", "x"], "/nonexistent/c.json"),
