@@ -25,6 +25,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     RUN        one run: route, failover, result                      I/O
     SCREEN     what a person sees                                    I/O
     COMMANDS   one function per subcommand                           I/O
+    SETUP      `orch init`                                           I/O
     EXPLAIN    `orch explain`                                        I/O
     DEMO       `orch demo`                                           I/O
     SHELLS     what TAB offers, and the scripts of three shells      I/O
@@ -1363,7 +1364,7 @@ AGENTS: tuple[Agent, ...] = (
         env={"CLAUDE_CODE_MAX_RETRIES": "2", "DISABLE_AUTOUPDATER": "1"},
         unset_env=("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),
         login_check=("claude", "auth", "status"),
-        login_hint="run `claude` and then /login, or set ANTHROPIC_API_KEY",
+        login_hint="run `claude auth login`, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN",
         install_hint="npm install -g @anthropic-ai/claude-code",
         verdict_stream="stdout",
         verdict_last=1,
@@ -1408,7 +1409,7 @@ AGENTS: tuple[Agent, ...] = (
         resume_args=("resume", "{session}"),
         output="codex-json",
         login_check=("codex", "login", "status"),
-        login_hint="run `codex login`",
+        login_hint="run `codex login`, or without a browser `codex login --device-auth`",
         install_hint="npm install -g @openai/codex",
         verdict_lines=r"ERROR: ",
         verdict_stream="stderr",
@@ -1473,7 +1474,7 @@ AGENTS: tuple[Agent, ...] = (
         },
         resume_args=("--resume", "{session}"),
         output="gemini-json",
-        login_hint="run `gemini` and sign in, or set GEMINI_API_KEY",
+        login_hint="run `gemini` once and sign in, or set GEMINI_API_KEY",
         install_hint="npm install -g @google/gemini-cli",
         verdict_stream="stderr",
         verdict_last=0,
@@ -1512,7 +1513,7 @@ AGENTS: tuple[Agent, ...] = (
         usage_args=("--usage-output-file={usage_file}",),
         output="copilot-json",
         env={"COPILOT_AUTO_UPDATE": "false"},
-        login_hint="run `copilot` and then /login, or set GH_TOKEN",
+        login_hint="run `copilot login`, or set COPILOT_GITHUB_TOKEN",
         install_hint="npm install -g @github/copilot",
         verdict_stream="both",
         error_lines=r"Error: |Authentication failed with provider",
@@ -6949,7 +6950,8 @@ def cmd_agents(given: Given, world: World) -> int:
     for row in rows:
         agent = config.agents[row["agent"]]
         row["logged_in"] = checks.get(agent.name)
-        row["hint"] = agent.install_hint if not row["path"] else agent.login_hint if row["logged_in"] is False else None
+        row["hint"] = what_to_do(agent, row["path"], row["logged_in"])
+        row["install_hint"], row["login_hint"] = agent.install_hint or None, agent.login_hint or None
     if given["json"]:
         print_json(rows)
         return Exit.OK
@@ -6958,6 +6960,20 @@ def cmd_agents(given: Given, world: World) -> int:
         (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", r["path"], r["hint"])
         for r in rows]))
     return Exit.OK
+
+
+def what_to_do(agent: Agent, program: str | None, logged_in: bool | None) -> str | None:
+    """What a person does to make an agent usable; None where nothing is left to do, or nobody knows.
+
+    >>> what_to_do(Agent("a", ("a",), login_hint="run `a login`"), "/bin/a", None)
+    'if it is not logged in: run `a login`'
+    """
+    if not program:
+        install = agent.install_hint or f"install `{agent.command[0]}` on the PATH"
+        return f"{install}; then {agent.login_hint}" if agent.login_hint else install
+    if logged_in or not agent.login_hint:
+        return None
+    return agent.login_hint if logged_in is False else f"if it is not logged in: {agent.login_hint}"
 
 
 def read_readiness(world: World, agents: Sequence[Agent]) -> dict[str, bool | None]:
@@ -7018,20 +7034,6 @@ def cmd_wait(given: Given, world: World) -> int:
         world.stop.wait(pause_s)
 
 
-def cmd_init(given: Given, world: World) -> int:
-    """Write a small example config."""
-    path = home_path(world, "config.json")
-    try:
-        make_folder(world.home)
-        replace_file(path, [EXAMPLE_CONFIG.encode()], keep_existing=True)
-    except FileExistsError as err:
-        raise OrchError(f"{path}: there is one already; `orch config` shows what it says") from err
-    except OSError as err:
-        raise OrchError(f"{path}: cannot be written: {reason_of(err)}") from err
-    write_out(f"{path}\n")
-    return Exit.OK
-
-
 def cmd_config(given: Given, world: World) -> int:
     """Show, check or describe the configuration."""
     action = given.words[0] if given.words else "show"
@@ -7057,6 +7059,54 @@ def cmd_config(given: Given, world: World) -> int:
     rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
     write_out(render_table(("key", "value", "from"), [(k, printable(v, 80), s) for k, v, s in rows]))
     return Exit.OK
+
+
+# === SETUP ================================================================
+# `orch init`: which agents are there and logged in, by the free checks of `orch agents`,
+# and the example config with an order made of them.
+
+
+def cmd_init(given: Given, world: World) -> int:
+    """Write a small example config for the agents that are here."""
+    path = home_path(world, "config.json")
+    refusal = f"{path}: there is one already; `orch config` shows what it says; to begin anew, move it away"
+    if os.path.lexists(path):                              # told before the checks, which take a second or two
+        raise OrchError(refusal)
+    here = [agent for agent in AGENTS if is_installed(world, agent)]
+    logins = read_readiness(world, here)
+    found = {agent.name: describe_found(agent, agent in here, logins.get(agent.name)) for agent in AGENTS}
+    order = sorted(here, key=lambda agent: (True, None, False).index(logins.get(agent.name)))
+    try:
+        make_folder(world.home)
+        text = example_config([agent.name for agent in order or AGENTS], found)
+        replace_file(path, [text.encode()], keep_existing=True)
+    except FileExistsError as err:
+        raise OrchError(refusal) from err
+    except OSError as err:
+        raise OrchError(f"{path}: cannot be written: {reason_of(err)}") from err
+    write_out(f"{path}\n")
+    for name, what in found.items():
+        write_err(f"orch: {name}: {what}\n")
+    return Exit.OK
+
+
+def describe_found(agent: Agent, installed: bool, logged_in: bool | None) -> str:
+    """What was found of an agent, and what is left to do."""
+    if not installed:
+        return f"not installed; {what_to_do(agent, None, None)}"
+    login = {True: ", logged in", False: ", not logged in", None: ""}[logged_in]
+    to_do = what_to_do(agent, agent.command[0], logged_in)
+    return f"installed{login}" + (f"; {to_do}" if to_do else "")
+
+
+def example_config(order: Sequence[str], found: Mapping[str, str]) -> str:
+    """The example config with this order, its rules for the first agents in it, and a comment on what was found."""
+    old = json.loads(EXAMPLE_CONFIG)["order"]
+    instead = dict(zip(old, [*order, *[order[-1]] * len(old)]))
+    text = re.sub('"agent": "([^"]+)"', lambda rule: f'"agent": "{instead.get(rule[1], rule[1])}"', EXAMPLE_CONFIG)
+    comment = ",\n".join(f"    {json.dumps(name)}: {json.dumps(what)}" for name, what in found.items())
+    return text.replace(f'"order": {json.dumps(old)}',
+                        f'"_found": {{\n{comment}\n  }},\n  "order": {json.dumps(order)}')
 
 
 # === EXPLAIN ==============================================================
@@ -7531,8 +7581,8 @@ COMMANDS = (
     Command("cooldown", "list, set or clear cooldowns", cmd_cooldown, (
         Option(("--all",), "clear every cooldown"), JSON, CONFIG_FILE),
         "list | set KEY DUR | clear KEY...", 100, "orch cooldown set NAME 2h"),
-    Command("agents", "show which agents are installed and logged in", cmd_agents, (JSON, CONFIG_FILE),
-            example="orch agents"),
+    Command("agents", "show which agents are installed and logged in, and what to do about the others", cmd_agents,
+            (JSON, CONFIG_FILE), example="orch agents"),
     Command("explain", "say what orch would conclude from an agent's output, and why", cmd_explain, (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
@@ -7546,7 +7596,8 @@ COMMANDS = (
     Command("wait", "wait until an agent is free", cmd_wait, (
         Option(("--max",), "at most this long; default without end", "DUR", _wait_option), CONFIG_FILE),
         "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\""),
-    Command("init", "write a small example config", cmd_init, example="orch init"),
+    Command("init", "look at which agents are installed and logged in, and write a small config for them", cmd_init,
+            example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
             cmd_config, (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
     Command("completion", "print the completion script of a shell, which goes where its first lines say",
