@@ -13,7 +13,7 @@ TESTED = orch.py tests
 TYPED  = orch.py tests/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-real fast lint bench torture install uninstall clean distclean
+.PHONY: help build man test test-real fast lint bench torture install uninstall clean distclean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +21,9 @@ help:  ## print this list
 # Always built anew: which Pythons are found is part of the input, and it takes a second or two.
 build:  ## build dist/orch, the one-file program
 	$(PYTHON) tests/tools/build.py dist/orch
+
+man:  ## write the manual page dist/orch.1
+	$(PYTHON) tests/tools/man.py dist/orch.1
 
 test: build pytest-ready  ## run all tests on the built program (makes $(VENV) if pytest is missing)
 	@$(call with,pytest) -m pytest
@@ -41,12 +44,23 @@ bench: build  ## measure what orch costs, beside what nobody can go below
 torture: build  ## try to break it for LENGTH seconds (600); SEED=N repeats a run
 	$(PYTHON) tests/tools/torture.py dist/orch --seconds $(LENGTH) $(if $(SEED),--seed $(SEED))
 
-install: build  ## copy the program to $(DESTDIR)$(PREFIX)/bin
-	mkdir -p '$(DESTDIR)$(PREFIX)/bin'
-	install -m 755 dist/orch '$(DESTDIR)$(PREFIX)/bin/orch'
+# Copy dist/$(1) to $(2) below the prefix, with the mode $(3).
+put = mkdir -p '$(DESTDIR)$(PREFIX)/$(dir $(2))' && install -m $(3) 'dist/$(1)' '$(DESTDIR)$(PREFIX)/$(2)'
 
-uninstall:  ## remove the installed program
-	rm -f '$(DESTDIR)$(PREFIX)/bin/orch'
+BASH_PLACE = share/bash-completion/completions/orch
+ZSH_PLACE  = share/zsh/site-functions/_orch
+FISH_PLACE = share/fish/vendor_completions.d/orch.fish
+
+install: build man  ## copy the program, its manual page and completion scripts below $(DESTDIR)$(PREFIX)
+	for shell in bash zsh fish; do $(PYTHON) dist/orch completion $$shell > dist/orch.$$shell || exit 1; done
+	$(call put,orch,bin/orch,755)
+	$(call put,orch.1,share/man/man1/orch.1,644)
+	$(call put,orch.bash,$(BASH_PLACE),644)
+	$(call put,orch.zsh,$(ZSH_PLACE),644)
+	$(call put,orch.fish,$(FISH_PLACE),644)
+
+uninstall:  ## remove what was installed
+	rm -f $(foreach place,bin/orch share/man/man1/orch.1 $(BASH_PLACE) $(ZSH_PLACE) $(FISH_PLACE),'$(DESTDIR)$(PREFIX)/$(place)')
 
 clean:  ## remove what was built
 	rm -rf dist build *.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -33,10 +33,12 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     SCREEN     what a person sees                                    I/O
     PREVIEW    `--dry-run`                                           I/O
     COMMANDS   one function per subcommand                           I/O
+    SETUP      `orch init`                                           I/O
     EXPLAIN    `orch explain`                                        I/O
     RUNS       `orch runs`, going on with one                        I/O
     DEMO       `orch demo`                                           I/O
     MCP        `orch mcp`: agents as tools of other programs         I/O
+    SHELLS     what TAB offers, and the scripts of three shells      I/O
     CLI        command table, parser, main                           I/O
 """
 
@@ -1386,7 +1388,7 @@ AGENTS: tuple[Agent, ...] = (
         env={"CLAUDE_CODE_MAX_RETRIES": "2", "DISABLE_AUTOUPDATER": "1"},
         unset_env=("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID"),
         login_check=("claude", "auth", "status"),
-        login_hint="run `claude` and then /login, or set ANTHROPIC_API_KEY",
+        login_hint="run `claude auth login`, or set ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN",
         install_hint="npm install -g @anthropic-ai/claude-code",
         verdict_stream="stdout",
         verdict_last=1,
@@ -1431,7 +1433,7 @@ AGENTS: tuple[Agent, ...] = (
         resume_args=("resume", "{session}"),
         output="codex-json",
         login_check=("codex", "login", "status"),
-        login_hint="run `codex login`",
+        login_hint="run `codex login`, or without a browser `codex login --device-auth`",
         install_hint="npm install -g @openai/codex",
         verdict_lines=r"ERROR: ",
         verdict_stream="stderr",
@@ -1496,7 +1498,7 @@ AGENTS: tuple[Agent, ...] = (
         },
         resume_args=("--resume", "{session}"),
         output="gemini-json",
-        login_hint="run `gemini` and sign in, or set GEMINI_API_KEY",
+        login_hint="run `gemini` once and sign in, or set GEMINI_API_KEY",
         install_hint="npm install -g @google/gemini-cli",
         verdict_stream="stderr",
         verdict_last=0,
@@ -1535,7 +1537,7 @@ AGENTS: tuple[Agent, ...] = (
         usage_args=("--usage-output-file={usage_file}",),
         output="copilot-json",
         env={"COPILOT_AUTO_UPDATE": "false"},
-        login_hint="run `copilot` and then /login, or set GH_TOKEN",
+        login_hint="run `copilot login`, or set COPILOT_GITHUB_TOKEN",
         install_hint="npm install -g @github/copilot",
         verdict_stream="both",
         error_lines=r"Error: |Authentication failed with provider",
@@ -8899,7 +8901,8 @@ def cmd_agents(given: Given, world: World) -> int:
         row["logged_in"] = checks.get(agent.name)
         row["ready"] = row["state"] == "ready" and row["logged_in"] is not False
         row["capabilities"] = None if agent.capabilities is None else list(agent.capabilities)
-        row["hint"] = agent.install_hint if not row["path"] else agent.login_hint if row["logged_in"] is False else None
+        row["hint"] = what_to_do(agent, row["path"], row["logged_in"])
+        row["install_hint"], row["login_hint"] = agent.install_hint or None, agent.login_hint or None
     if given["json"]:
         print_json(rows)
         return Exit.OK
@@ -8909,6 +8912,20 @@ def cmd_agents(given: Given, world: World) -> int:
         (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"], r["hint"])
         for r, can in zip(rows, able)], (), look_of(world)))
     return Exit.OK
+
+
+def what_to_do(agent: Agent, program: str | None, logged_in: bool | None) -> str | None:
+    """What a person does to make an agent usable; None where nothing is left to do, or nobody knows.
+
+    >>> what_to_do(Agent("a", ("a",), login_hint="run `a login`"), "/bin/a", None)
+    'if it is not logged in: run `a login`'
+    """
+    if not program:
+        install = agent.install_hint or f"install `{agent.command[0]}` on the PATH"
+        return f"{install}; then {agent.login_hint}" if agent.login_hint else install
+    if logged_in or not agent.login_hint:
+        return None
+    return agent.login_hint if logged_in is False else f"if it is not logged in: {agent.login_hint}"
 
 
 def cmd_wait(given: Given, world: World) -> int:
@@ -8947,20 +8964,6 @@ def _wait_for(names: Sequence[str], world: World, live: LiveLine, most_s: float)
         world.stop.wait(pause_s)
 
 
-def cmd_init(given: Given, world: World) -> int:
-    """Write a small example config."""
-    path = home_path(world, "config.json")
-    try:
-        make_folder(world.home)
-        replace_file(path, [EXAMPLE_CONFIG.encode()], keep_existing=True)
-    except FileExistsError as err:
-        raise OrchError(f"{path}: there is one already; `orch config` shows what it says") from err
-    except OSError as err:
-        raise OrchError(f"{path}: cannot be written: {reason_of(err)}") from err
-    write_out(f"{path}\n")
-    return Exit.OK
-
-
 def cmd_config(given: Given, world: World) -> int:
     """Show, check or describe the configuration."""
     action = given.words[0] if given.words else "show"
@@ -8986,6 +8989,54 @@ def cmd_config(given: Given, world: World) -> int:
     rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
     write_out(render_table(("key", "value", "from"), [(k, v, s) for k, v, s in rows], (), look_of(world)))
     return Exit.OK
+
+
+# === SETUP ================================================================
+# `orch init`: which agents are there and logged in, by the free checks of `orch agents`,
+# and the example config with an order made of them.
+
+
+def cmd_init(given: Given, world: World) -> int:
+    """Write a small example config for the agents that are here."""
+    path = home_path(world, "config.json")
+    refusal = f"{path}: there is one already; `orch config` shows what it says; to begin anew, move it away"
+    if os.path.lexists(path):                              # told before the checks, which take a second or two
+        raise OrchError(refusal)
+    here = [agent for agent in AGENTS if is_installed(world, agent)]
+    logins = read_readiness(world, here)
+    found = {agent.name: describe_found(agent, agent in here, logins.get(agent.name)) for agent in AGENTS}
+    order = sorted(here, key=lambda agent: (True, None, False).index(logins.get(agent.name)))
+    try:
+        make_folder(world.home)
+        text = example_config([agent.name for agent in order or AGENTS], found)
+        replace_file(path, [text.encode()], keep_existing=True)
+    except FileExistsError as err:
+        raise OrchError(refusal) from err
+    except OSError as err:
+        raise OrchError(f"{path}: cannot be written: {reason_of(err)}") from err
+    write_out(f"{path}\n")
+    for name, what in found.items():
+        write_err(f"orch: {name}: {what}\n")
+    return Exit.OK
+
+
+def describe_found(agent: Agent, installed: bool, logged_in: bool | None) -> str:
+    """What was found of an agent, and what is left to do."""
+    if not installed:
+        return f"not installed; {what_to_do(agent, None, None)}"
+    login = {True: ", logged in", False: ", not logged in", None: ""}[logged_in]
+    to_do = what_to_do(agent, agent.command[0], logged_in)
+    return f"installed{login}" + (f"; {to_do}" if to_do else "")
+
+
+def example_config(order: Sequence[str], found: Mapping[str, str]) -> str:
+    """The example config with this order, its rules for the first agents in it, and a comment on what was found."""
+    old = json.loads(EXAMPLE_CONFIG)["order"]
+    instead = dict(zip(old, [*order, *[order[-1]] * len(old)]))
+    text = re.sub('"agent": "([^"]+)"', lambda rule: f'"agent": "{instead.get(rule[1], rule[1])}"', EXAMPLE_CONFIG)
+    comment = ",\n".join(f"    {json.dumps(name)}: {json.dumps(what)}" for name, what in found.items())
+    return text.replace(f'"order": {json.dumps(old)}',
+                        f'"_found": {{\n{comment}\n  }},\n  "order": {json.dumps(order)}')
 
 
 # === EXPLAIN ==============================================================
@@ -9033,6 +9084,15 @@ def _transcript_of(given: Given, world: World) -> dict[str, Any]:
     if not -64 <= code <= 255:
         raise OrchError(f"--exit: expected 0 to 255, or minus a signal's number, not {code}")
     return {**texts, "exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+
+
+def kept_tasks(world: World) -> list[str]:
+    """The task ids of the kept attempts, the oldest first."""
+    try:
+        names = sorted(os.listdir(home_path(world, "cache", "attempts")))
+    except OSError:
+        return []
+    return list(dict.fromkeys(name.rpartition(".json")[0].rpartition(".")[0] for name in names))
 
 
 def read_transcript(world: World, task: str) -> dict[str, Any]:
@@ -9686,6 +9746,216 @@ class Server:
         call.start(reply)
         return None
 
+
+# === SHELLS ===============================================================
+# What TAB may put where the cursor stands. The scripts hold no words of their own: at each
+# TAB they ask `orch completion at-tab SHELL`, so that they offer what the command table
+# and the config hold at that moment. Asking starts nothing, writes nothing, and is silent in
+# trouble. A name from a config is hostile: what is not printable is left out; for bash, which
+# inserts what it is told, the rest is quoted here, while zsh and fish quote by themselves.
+
+SLOTS: Mapping[str, str] = {"--agent": "AGENT", "--model": "MODEL", "--context": "CONTEXT", "--role": "ROLE",
+                            "--roles": "ROLE", "--team": "TEAM", "--task": "TASK"}      # other options: their metavar
+IN_ORDER = {"FILE": "files", "DIR": "folders", "PROMPT": "files"}    # what a shell completes by itself
+
+BASH = r"""# bash completion for orch, as a file at ~/.local/share/bash-completion/completions/orch
+# or in ~/.bashrc: eval "$(orch completion bash)"
+_orch() {
+    local kind='' line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        if [ -z "$kind" ]; then kind=$line; else COMPREPLY+=("$line"); fi
+    done < <(command orch completion at-tab bash -- "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
+    case $kind in
+        words) compopt +o default +o bashdefault 2>/dev/null ;;
+        folders) compopt -o dirnames +o default +o bashdefault 2>/dev/null ;;
+    esac
+    return 0
+}
+complete -o bashdefault -o default -F _orch orch
+"""
+ZSH = r"""#compdef orch
+# zsh completion for orch, as a file _orch in a folder of $fpath
+# or in ~/.zshrc after compinit: eval "$(orch completion zsh)"
+_orch() {
+    local -a answer found
+    local line kind
+    answer=("${(@f)$(command orch completion at-tab zsh -- "${(@Q)words[1,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
+    kind=${answer[1]%%$'\t'*}
+    compset -P "${(b)answer[1]#*$'\t'}"
+    case $kind in
+        files) _files ;;
+        folders) _files -/ ;;
+        words)
+            for line in "${(@)answer[2,-1]}"; do
+                found+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}:${line#*$'\t'}")
+            done
+            _describe -V 'orch' found ;;
+    esac
+}
+if [[ $funcstack[1] == _orch ]]; then _orch "$@"; elif (( $+functions[compdef] )); then compdef _orch orch; fi
+"""
+FISH = r"""# fish completion for orch, as a file at ~/.config/fish/completions/orch.fish
+function __orch_at_tab
+    set -l current (commandline -ct)
+    set -l answer (command orch completion at-tab fish -- (commandline -opc) "$current" 2>/dev/null)
+    set -l head (string split -m 1 \t -- $answer[1])
+    set -l rest (string sub -s (math 1 + (string length -- "$head[2]")) -- "$current")
+    switch "$head[1]"
+        case files
+            string replace -r '^' -- "$head[2]" (__fish_complete_path "$rest")
+        case folders
+            string replace -r '^' -- "$head[2]" (__fish_complete_directories "$rest" '')
+        case words
+            string replace -r '^' -- "$head[2]" $answer[2..-1]
+    end
+end
+complete -c orch -f -a '(__orch_at_tab)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+@value
+class Spot:
+    """What is wanted where the cursor stands."""
+    slots: tuple[str, ...]            # kinds of names: AGENT, MODEL, ...; of files: FILE, DIR, PROMPT
+    fixed: tuple[tuple[str, str], ...] = ()                # words that may stand there, with what each one means
+    prefix: str = ""                  # the head of the current word that stays, such as `--agent=`
+    start: str = ""                   # the rest of the current word
+    options: Mapping[str, str] = {}   # long name -> value of the options on the line
+
+
+def words_wanted(usage: str, given: Sequence[str]) -> tuple[str, ...]:
+    """What may follow the words `given` of a command: words in small letters as they are, kinds in capitals.
+
+    >>> words_wanted("list | set KEY DUR | clear KEY...", ["clear", "a"]), words_wanted("[ID | check]", [])
+    (('KEY',), ('ID', 'check'))
+    """
+    found: list[tuple[int, str]] = []
+    for form in usage.translate({ord("["): None, ord("]"): None}).split("|"):
+        slots = form.split()
+        if slots and slots[-1].endswith("..."):
+            slots += slots[-1:] * len(given)
+        before = slots[:len(given)]
+        if len(slots) > len(given) and all(slot.isupper() or slot == word for slot, word in zip(before, given)):
+            found.append((sum(not slot.isupper() for slot in before), slots[len(given)].rstrip(".")))
+    closest = max((score for score, _ in found), default=0)
+    return tuple(slot for score, slot in found if score == closest)
+
+
+def render_answer(shell: str, spot: Spot, names: Sequence[tuple[str, str]], typed: tuple[str, str, str]) -> str:
+    """What a script is told: the kind and, but for bash, the prefix; then a line for each word.
+
+    `typed`, for bash alone: the current word, the end of it that bash replaces, and the quote that is open.
+    """
+    own = [IN_ORDER[slot] for slot in spot.slots if slot in IN_ORDER]
+    kind = own[0] if own else "words"
+    found = dict((name, meaning) for name, meaning in names if name and name.isprintable())
+    if shell != "bash":
+        return f"{kind}\t{spot.prefix}\n" + "".join(f"{name}\t{printable(text, 60)}\n" for name, text in found.items())
+    current, part, quote = typed
+    kept = len(current) - len(part) if current.endswith(part) else 0
+    words = [bash_word((spot.prefix + name)[kept:], quote) for name in found if name.startswith(spot.start)]
+    return "\n".join([kind, *(word for word in words if word is not None)]) + "\n"
+
+
+def bash_word(text: str, quote: str) -> str | None:
+    r"""A printable text as bash takes it after an open `quote`, or after none; None where it cannot be written.
+
+    >>> print(bash_word("it's $(x)", ""), bash_word("it's $(x)", "'"), bash_word("it's $(x)", '"'))
+    it\'s\ \$\(x\) it'\''s $(x)' it's \$(x)"
+    """
+    if quote == "'":
+        return text.replace("'", "'\\''") + quote
+    if quote:                                              # in double quotes nothing keeps `!` from the history
+        return None if "!" in text else re.sub(r'([$`"\\])', r"\\\1", text) + quote
+    return re.sub(r"([^\w@%+=:,./\x80-\U0010ffff-])", r"\\\1", text)
+
+
+def split_shell(text: str) -> tuple[list[str], str] | None:
+    r"""The words of a command line up to the cursor, without their quotes, and the quote that is open at its end.
+
+    Redirections are left out; None where the cursor stands in one. Nothing is expanded.
+
+    >>> split_shell("orch 2>log 'fix it' --agent=\"cl")
+    (['orch', 'fix it', '--agent=cl'], '"')
+    """
+    words: list[str] = []
+    word: str | None = None
+    quote, into_file = "", False
+    letters = iter(text)
+    for letter in letters:
+        if letter == "\\" and quote != "'":
+            after = next(letters, "")
+            word = (word or "") + (letter if quote and after not in '$`"\\' else "") + after
+        elif quote or letter in "'\"":
+            ends = letter == quote
+            word = (word or "") + ("" if ends or not quote else letter)
+            quote = "" if ends else quote or letter
+        elif letter.isspace() or letter in "<>":
+            if word is not None and not into_file and not (letter in "<>" and re.fullmatch(r"\d+|&", word)):
+                words.append(word)
+            into_file = letter in "<>" or (into_file and word is None)
+            word = None
+        else:
+            word = (word or "") + letter
+    return None if into_file else ([*words, word or ""], quote)
+
+
+def answer_tab(shell: str, asked: Sequence[str], spot_at: Callable[[Sequence[str]], Spot], world: World) -> str:
+    """What a script that asks at TAB is told; `asked` are the words, for bash the line and the part it would replace.
+
+    Raises OrchError where the line or the config is wrong.
+    """
+    typed = ("", "", "")
+    if shell == "bash":
+        line, part = asked[0], asked[-1]
+        split = split_shell(line)
+        if split is None:
+            return "files\n"
+        asked, quote = split
+        inner = split_shell(quote + part)
+        typed = (asked[-1], inner[0][-1] if inner else "", quote)
+    elif shell == "fish":                                  # which tells its current word with the quotes
+        inner = split_shell(asked[-1])
+        asked = [*asked[:-1], inner[0][-1] if inner else ""]
+    spot = spot_at(asked[1:] or [""])
+    names = [*spot.fixed, *(pair for slot in spot.slots if slot not in IN_ORDER
+                            for pair in names_for(slot, spot.options, world))]
+    return render_answer(shell, spot, names, typed)
+
+
+def names_for(slot: str, options: Mapping[str, str], world: World) -> list[tuple[str, str]]:
+    """The names of one kind, each with what it means; none where the kind has none. Raises OrchError."""
+    world = replaced(world, cwd=os.path.join(world.cwd, os.path.expanduser(options.get("--cd", "."))))
+    state, now = read_state(world)[0], world.now()
+    if slot == "ID":
+        return [(str(job.get("id")), str(job.get("prompt") or "")) for job in reversed(state["jobs"])]
+    if slot == "TASK":
+        return [(task, "") for task in reversed(kept_tasks(world))]
+    layers, _ = read_config_layers(world, options.get("--config"))
+    raw, config = merged(layers), config_of(layers)
+    if slot in ("AGENT", "KEY"):
+        rows = [_agent_status(agent, state, now, world) for agent in in_order(config)]
+        return [(row[0], row[1]) for row in _status_rows(rows, now) if slot == "KEY" or ":" not in row[0]]
+    if slot == "MODEL":
+        return [(model, agent) for agent, model in models_in(raw) if agent == options.get("--agent", agent)]
+    if slot == "CONTEXT":
+        return [(name, ", ".join(flags)) for name, flags in raw["contexts"].items()]
+    if slot == "ROLE":
+        return [(name, role.get("prompt", "")) for name, role in raw["roles"].items()]
+    if slot == "TEAM":
+        return [(name, ", ".join(roles)) for name, roles in raw["teams"].items()]
+    return []
+
+
+def models_in(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The models that a merged config names, each with its agent."""
+    pairs = [pair for models in raw["model_map"].values() for pair in models.items()]
+    rows = [*(rule for rule in raw["rules"] if isinstance(rule, dict)), *raw["roles"].values()]
+    return pairs + [(row["agent"], row["model"]) for row in rows if row.get("model") and row.get("agent")]
+
+
 # === CLI ==================================================================
 # The command table, from which the parsers, the help and the check of the README come.
 # `split_line` tells options from words before argparse sees anything, so that no prompt
@@ -9735,6 +10005,20 @@ def _duration_option(text: str) -> float:
 
 def _wait_option(text: str) -> float:
     return float("inf") if text == "forever" else _duration_option(text)
+
+
+def cmd_completion(given: Given, world: World) -> int:
+    """Print the completion script of a shell, or what that script asks for at TAB."""
+    if given.words[:1] == ("at-tab",) and len(given.words) > 2:
+        try:
+            write_out(answer_tab(given.words[1], given.words[2:], spot_at, world))
+        except OrchError:                                  # what is wrong is told when the line is run
+            pass
+        return Exit.OK
+    if len(given.words) != 1 or given.words[0] not in SCRIPTS:
+        raise OrchError(f"usage: orch completion bash | zsh | fish{or_run(given)}")
+    write_out(SCRIPTS[given.words[0]])
+    return Exit.OK
 
 
 JSON = Option(("--json",), "print one JSON value instead of text")
@@ -9791,8 +10075,8 @@ COMMANDS = (
     Command("cooldown", "list, set or clear cooldowns", cmd_cooldown, (
         Option(("--all",), "clear every cooldown"), JSON, CONFIG_FILE),
         "list | set KEY DUR | clear KEY...", 100, "orch cooldown set NAME 2h"),
-    Command("agents", "show which agents are installed and logged in", cmd_agents, (JSON, CONFIG_FILE),
-            example="orch agents"),
+    Command("agents", "show which agents are installed and logged in, and what to do about the others", cmd_agents,
+            (JSON, CONFIG_FILE), example="orch agents"),
     Command("explain", "say what orch would conclude from an agent's output, and why", cmd_explain, (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
@@ -9806,7 +10090,8 @@ COMMANDS = (
     Command("wait", "wait until an agent is free", cmd_wait, (
         Option(("--max",), "at most this long; default without end", "DUR", _wait_option), CONFIG_FILE),
         "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\""),
-    Command("init", "write a small example config", cmd_init, example="orch init"),
+    Command("init", "look at which agents are installed and logged in, and write a small config for them", cmd_init,
+            example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
             cmd_config, (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
     Command("mcp", "serve agents as tools to an MCP client, on standard input and output",
@@ -9815,10 +10100,12 @@ COMMANDS = (
                        "LEVEL", str, ACCESS_LEVELS, "edit"),
                 Option(("-C", "--cd"), "run in this directory, and nowhere outside; default here, and anywhere", "DIR"),
                 CONFIG_FILE), example="orch mcp --access read", starts_agents=True),
+    Command("completion", "print the completion script of a shell, which goes where its first lines say",
+            cmd_completion, (), "bash | zsh | fish", 1_000_000,
+            "orch completion bash > ~/.local/share/bash-completion/completions/orch"),
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
             starts_agents=True),
 )
-RESERVED = ("completion",)                                 # command names to come: not to be taken for prompts
 BY_NAME: Mapping[str, Command] = {command.name: command for command in COMMANDS}
 
 USAGE = """orch [options] PROMPT...      run PROMPT on the best available agent
@@ -9902,11 +10189,7 @@ def _value_of(name: str, rest: list[str]) -> str:
 
 def read_line(argv: Sequence[str]) -> Given | str:
     """Read the command line: what it says, or the help that it asks for. Raises OrchError for wrong usage."""
-    options = [option for command in COMMANDS for option in (*command.options, HELP)]
-    takes_value = {name: option.metavar is not None for option in options for name in option.names
-                   if name.startswith("--")}
-    long_name = {name: option.names[-1] for option in options for name in option.names if not name.startswith("--")}
-    line = split_line(argv, {**takes_value, "--version": False}, {**long_name, "-V": "--version"})
+    line = split_line(argv, *option_names())
     command, words, named = _command_of(line)
     if "--help" in line.options:
         return render_help(command if named else None)
@@ -9921,12 +10204,19 @@ def read_line(argv: Sequence[str]) -> Given | str:
     return Given(command.name, _parse_options(command, line.options), words, line.stdin)
 
 
+def option_names() -> tuple[dict[str, bool], dict[str, str]]:
+    """Of all options: long name -> whether it takes a value, short name -> long name."""
+    options = [option for command in COMMANDS for option in (*command.options, HELP)]
+    takes_value = {name: option.metavar is not None for option in options for name in option.names
+                   if name.startswith("--")}
+    long_name = {name: option.names[-1] for option in options for name in option.names if not name.startswith("--")}
+    return {**takes_value, "--version": False}, {**long_name, "-V": "--version"}
+
+
 def _command_of(line: Line) -> tuple[Command, tuple[str, ...], bool]:
     """The command that the first word names, the other words, and whether a word named it."""
     if line.words and not line.literal:
         first = line.words[0]
-        if first in RESERVED:
-            raise OrchError(f'"{first}" is not in this version of orch; for a prompt use: orch run {first} ...')
         if first in BY_NAME:
             return BY_NAME[first], line.words[1:], True
     return BY_NAME["run"], line.words, False
@@ -9936,7 +10226,7 @@ def _refuse_near_miss(line: Line) -> None:
     """A typo in a command must not cost tokens."""
     if len(line.words) == 1 and not line.literal and not line.stdin:
         word = line.words[0]
-        for name in (*BY_NAME, *RESERVED):
+        for name in BY_NAME:
             if one_edit_apart(word, name):
                 raise OrchError(f'"{printable(word)}" is no command; did you mean "{name}"? '
                                 f'For a prompt use: orch run {printable(word)}')
@@ -9953,6 +10243,54 @@ def one_edit_apart(one: str, other: str) -> bool:
     start = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
     a, b = one[start:], other[start:]
     return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
+
+
+def spot_at(words: Sequence[str]) -> Spot:
+    """What is wanted for the last of `words`; raises OrchError where those before it are wrong."""
+    *before, current = words
+    takes_value, long_name = option_names()
+    line = split_line([*before, "--help"], takes_value, long_name)     # shows as what an option would be taken here
+    ended = line.words[-1:] == ("--help",)                              # a `--` stands before it
+    line = replaced(line, words=line.words[:-1] if ended else line.words)
+    options = {name: given for name, _, given in (option.partition("=") for option in line.options)}
+    command, given, named = _command_of(line)
+    name, prefix = ("", "") if ended else _value_begun(line.options, current, takes_value, long_name)
+    start = current[len(prefix):]
+    if name:
+        return value_spot(next(o for c in (command, *COMMANDS) for o in c.options if name in o.names),
+                          prefix, start, options)
+    if current.startswith("-") and not ended:
+        own = [(o.names[-1], o.help) for o in (*command.options, HELP) if o is HELP or o.names[-1] not in options]
+        return Spot((), (*own, *(() if named else (("--version", "show the version"),))), "", start, options)
+    if not named and not given and not line.literal:
+        able = [c for c in COMMANDS if {n for o in c.options for n in o.names}.issuperset(options.keys() - {"--help"})]
+        return Spot((), tuple((c.name, c.help) for c in able), "", start, options)
+    wanted = words_wanted(command.words, given)
+    return Spot(tuple(w for w in wanted if w.isupper()), tuple((w, "") for w in wanted if w.islower()),
+                "", start, options)
+
+
+def value_spot(option: Option, prefix: str, start: str, options: Mapping[str, str]) -> Spot:
+    """What is wanted for the value of an option, of which `start` stands there; of a list its last element."""
+    head, comma, last = start.rpartition(",") if "," in (option.metavar or "") else ("", "", start)
+    slots = () if option.choices else (SLOTS.get(option.names[-1], option.metavar or ""),)
+    return Spot(slots, tuple((choice, "") for choice in option.choices), prefix + head + comma, last, options)
+
+
+def _value_begun(options: Sequence[str], current: str, takes_value: Mapping[str, bool],
+                 long_name: Mapping[str, str]) -> tuple[str, str]:
+    """The option whose value the current word is or holds, and the head of the word before that value; else blanks."""
+    if options and options[-1].endswith("=--help"):
+        return options[-1].partition("=")[0], ""
+    name, equals, _ = current.partition("=")
+    if name.startswith("--"):
+        return (name, name + equals) if equals and takes_value.get(name) else ("", "")
+    letters = current[1:] if current.startswith("-") else ""
+    for index, name in enumerate(long_name.get("-" + letter, "") for letter in letters[:-1]):
+        if takes_value.get(name, True):                    # the first that is no flag has the rest
+            rest = letters[index + 1:].removeprefix("=")
+            return (name, current.removesuffix(rest) if rest else current) if name else ("", "")
+    return "", ""
 
 
 def build_parser(command: Command) -> argparse.ArgumentParser:

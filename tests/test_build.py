@@ -184,6 +184,10 @@ def test_the_builder_finds_the_python_that_runs_the_tests():
 
 # --- installing ----------------------------------------------------------
 
+INSTALLED = {"man/man1/orch.1": ".Dd ", "bash-completion/completions/orch": "# bash completion for orch",
+             "zsh/site-functions/_orch": "#compdef orch\n", "fish/vendor_completions.d/orch.fish": "# fish completion for orch"}
+
+
 def test_make_installs_below_a_prefix(built, tmp_path):
     done = subprocess.run(["make", "--no-print-directory", "install", f"PYTHON={sys.executable}", f"DESTDIR={tmp_path}/root dir",
                            "PREFIX=/opt/x"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -191,6 +195,13 @@ def test_make_installs_below_a_prefix(built, tmp_path):
     installed = tmp_path / "root dir" / "opt" / "x" / "bin" / "orch"
     assert installed.stat().st_mode & 0o777 == 0o755
     assert installed.read_bytes() == built.read_bytes()
+    share = tmp_path / "root dir" / "opt" / "x" / "share"
+    for place, begins in INSTALLED.items():
+        assert (share / place).read_text().startswith(begins) and (share / place).stat().st_mode & 0o777 == 0o644, place
+    done = subprocess.run(["make", "--no-print-directory", "uninstall", f"DESTDIR={tmp_path}/root dir", "PREFIX=/opt/x"],
+                          cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [path for path in (tmp_path / "root dir").rglob("*") if path.is_file()] == []
 
 
 def test_make_alone_explains_its_targets(built):

@@ -40,7 +40,7 @@ def refuse(orch, fake, *arguments, **how):
     (["mcp", "--cd", "/nonexistent/dir"], "/nonexistent/dir"),
     (["mcp", "--access", "wild"], "wild"),
     (["mpc"], "mcp"),
-    (["completion", "bash"], "completion"),
+    (["completion", "tcsh"], "bash | zsh | fish"),
     (["--cd", "/nonexistent/dir", "x"], "/nonexistent/dir"),
     (["--cd", __file__, "x"], __file__),
     (["--config", "/nonexistent/c.json", "x"], "/nonexistent/c.json"),
