@@ -87,7 +87,8 @@ def place(orch, shell, tmp_path):
     executable(orch.agents / "npm", "#!/bin/sh\n")
     executable(orch.agents / "python3", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
     executable(orch.agents / "pip", f"#!/bin/sh\nexec '{sys.executable}' -m pip \"$@\"\n")
-    executable(orch.agents / "scontrol", "#!/bin/sh\n")
+    for name in ("scontrol", "code"):
+        executable(orch.agents / name, "#!/bin/sh\n")
     executable(orch.agents / "sbatch", SBATCH)
     shell.env.update({"PIP_TARGET": str(orch.user_home / "site"), "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0",
                       "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTEST_ADDOPTS": "--collect-only -q", "ORCH_HOME": None})
@@ -152,7 +153,7 @@ def test_no_block_escapes_by_its_language():
     text = (ROOT / "README.md").read_text()
     fences = re.findall(r"^ *(?:```|~~~)(\S*)$", text, re.M)
     assert len(fences) % 2 == 0
-    assert set(fences[::2]) <= {"", "sh", "bash", "console", "json", "yaml", "python", "text"}
+    assert set(fences[::2]) <= {"", "sh", "bash", "console", "json", "toml", "yaml", "python", "text"}
     assert not set(fences[1::2]) - {""}
     assert len({block.name for block in BLOCKS}) == len(BLOCKS)
     assert len(BLOCKS) >= 7
