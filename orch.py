@@ -2063,7 +2063,7 @@ def _check_object(given: Mapping[str, Any], schema: Mapping[str, Any], known: Ma
     for key, item in given.items():
         here = f"{path}.{key}" if path else key
         if key not in properties and not extra:
-            yield here, f'unknown key "{key}"{did_you_mean(key, properties)}'
+            yield here, f'unknown key "{key}"{or_known(key, properties)}'
             continue
         if key not in properties:
             yield from _check_kind(key, schema.get("propertyNames", {}).get("x-kind"), known, here)
@@ -2082,7 +2082,7 @@ def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping
 def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]],
                 path: str) -> Iterator[tuple[str, str]]:
     if kind is not None and kind in known and given not in known[kind]:
-        yield path, f'unknown {kind} "{given}"{did_you_mean(given, known[kind])}'
+        yield path, f'unknown {kind} "{given}"{or_known(given, known[kind])}'
     problem = _KIND_TESTS[kind](given) if kind in _KIND_TESTS else None
     if problem:
         yield path, problem
@@ -2224,6 +2224,11 @@ def did_you_mean(given: Any, known: Iterable[str]) -> str:
     import difflib
     near = difflib.get_close_matches(str(given), [str(word) for word in known], 1, 0.6)
     return f' (did you mean "{near[0]}"?)' if near else ""
+
+
+def or_known(given: Any, known: Iterable[str]) -> str:
+    """The same, or all the known words where none is near."""
+    return did_you_mean(given, known) or f"; known: {', '.join(sorted(known)) or 'none'}"
 
 
 def _shown(given: Any) -> str:
@@ -5757,10 +5762,10 @@ def _config_layer(path: str, *, required: bool) -> list[Layer]:
         return [parse_config(read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), path)]
     except (FileNotFoundError, NotADirectoryError) as err:
         if required:
-            raise OrchError(f"{path}: no such config file") from err
+            raise OrchError(f"{path}: no such config file; check --config") from err
         return []
     except UnicodeDecodeError as err:
-        raise OrchError(f"{path}: not UTF-8") from err
+        raise OrchError(f"{path}: not UTF-8; save it in that encoding") from err
     except OSError as err:
         raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
 
@@ -7257,35 +7262,39 @@ def refuse_recursion(env: Mapping[str, str]) -> None:
     """Raise OrchError inside an agent that orch started: agents that start agents have no bottom."""
     depth = env.get("ORCH_DEPTH", "").strip()
     if depth and not re.fullmatch("[+-]?0+|-[0-9]+", depth):
-        raise OrchError("already inside an agent that orch started (ORCH_DEPTH is set), which may not start another")
+        raise OrchError("already inside an agent that orch started, which may not start another; "
+                        "where that is not so, unset ORCH_DEPTH")
 
 
 def prepare(world: World, request: Request, config_file: str | None) -> tuple[Config, tuple[str, ...]]:
     """The config for a request that may run, and warnings; raises OrchError for one that may not."""
     if not request.prompt.strip():
-        raise OrchError("the prompt is empty; see `orch --help`")
+        raise OrchError('the prompt is empty; give one, as in: orch "fix the failing test"; see `orch --help`')
     if "\0" in request.prompt:
-        raise OrchError("the prompt holds a NUL byte, which no program can be given as an argument")
+        raise OrchError("the prompt holds a NUL byte, which no program can be given as an argument; take it out")
     try:
         request.prompt.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as err:
-        raise OrchError("the prompt holds half a character (a lone surrogate), which no program can be given") from err
+        raise OrchError("the prompt holds half a character (a lone surrogate), which no program can be given; "
+                        "take it out") from err
     if not os.path.isdir(world.cwd) or not os.access(world.cwd, os.X_OK):
-        raise OrchError(f"{world.cwd}: no such directory" if not os.path.isdir(world.cwd)
-                        else f"{world.cwd}: may not be entered")
+        raise OrchError(f"{world.cwd}: no such directory; check --cd" if not os.path.isdir(world.cwd)
+                        else f"{world.cwd}: you may not enter this directory; see its permissions")
     layers, warnings = read_config_layers(world, config_file)
     config = config_of(layers)
     for kind, name, known in (("agent", request.agent, config.agents), ("context", request.context, config.contexts),
                               ("access", request.access, ACCESS_LEVELS),
                               ("complexity", request.complexity, COMPLEXITIES)):
         if name is not None and name not in known:
-            raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: {", ".join(known) or "none"}')
+            raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: '
+                            + (", ".join(known) or f'none, since the config has no "{kind}s"'))
     names = [request.agent] if request.agent else config.order
     able = [name for name in {*names, *config.order} if config.agents[name].enabled]
     if not able:
         raise OrchError('no agent is enabled: see "order" and "enabled" in `orch config`')
     if not any(takes(config.agents[name], request.prompt) for name in able):
-        raise OrchError(f"{', '.join(able)}: {SKIP_WORDS['too_long']}, and it takes none through standard input")
+        raise OrchError(f"{', '.join(able)}: {SKIP_WORDS['too_long']}, and it takes none through standard input; "
+                        "shorten the prompt, or set `stdin_args` of an agent in the config")
     return config, warnings
 
 
@@ -7498,7 +7507,10 @@ def error_text(one: Run, code: Exit, last: Attempt | None) -> str:
         return not_installed_text(one.config, one.request.agent, one.world.env.get("PATH", ""))
     if last is None:
         return "every usable agent is at its limit"
-    return f"{last.agent}: {last.error or last.error_class}"
+    hint = one.config.agents[last.agent].login_hint if last.outcome == AUTH else ""
+    if last.error_class == "unknown":
+        hint = f"see `orch explain --task {one.task_id}`"
+    return f"{last.agent}: {last.error or last.error_class}" + (f"; {hint}" if hint else "")
 
 
 def not_installed_text(config: Config, wanted: str | None, path: str) -> str:
@@ -8429,7 +8441,10 @@ def bytes_waiting(fd: int) -> int:
 
 def retry_hint(result: Result, now: float) -> str:
     """When to come back, for the error line."""
-    return f" ({render_until(result.retry_at, now, time.localtime)})" if result.retry_at else ""
+    if not result.retry_at:
+        return ""
+    waits = "; with `--wait forever` orch waits" if result.exit_code == Exit.TRY_LATER else ""
+    return f" ({render_until(result.retry_at, now, time.localtime)}{waits})"
 
 
 def write_err(text: str, wait_s: float | None = None) -> None:
@@ -8856,7 +8871,7 @@ def _set_cooldown(given: Given, world: World, key: str, text: str) -> int:
     name, colon, model = key.partition(":")
     agent_named(config, name, given)
     if colon and not model.strip():
-        raise OrchError(f"cooldown set {printable(key)}: the model's name is missing")
+        raise OrchError(f"cooldown set {printable(key)}: the model's name is missing; {COOLDOWN_USAGE}")
     try:
         until = world.now() + parse_duration(text)
     except ValueError as err:
@@ -9103,7 +9118,8 @@ def read_transcript(world: World, task: str) -> dict[str, Any]:
     except OSError:
         names = []
     if not names or "/" in task:
-        raise OrchError(f'no attempt of task "{printable(task)}" is kept; the last {KEEP_ATTEMPTS} that failed are')
+        raise OrchError(f'no attempt of task "{printable(task)}" is kept; the last {KEEP_ATTEMPTS} that failed are; '
+                        "see `orch jobs` for their ids")
     path = os.path.join(folder, names[-1])
     try:
         record = read_json(path)
@@ -10173,7 +10189,7 @@ def _split_option(arg: str, rest: list[str], takes_value: Mapping[str, bool],
         name = long_name.get("-" + letter, "")
         if not name:
             raise OrchError(f'unknown option "-{printable(letter)}" in "{printable(arg, 60)}"; '
-                            'put `--` before a prompt that begins with a dash')
+                            'see `orch --help`; put `--` before a prompt that begins with a dash')
         if takes_value[name]:
             given = arg[index + 1:].removeprefix("=") if arg[index + 1:] else _value_of(name, rest)
             return [*found, f"{name}={given}"]
@@ -10301,8 +10317,7 @@ def build_parser(command: Command) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"orch {command.name}", formatter_class=formatter,
                                      usage=f"orch {command.name} [options] {command.words}".rstrip(),
                                      description=command.help[0].upper() + command.help[1:] + ".",
-                                     allow_abbrev=False, add_help=False,
-                                     epilog=f"example: {command.example}" if command.example else None)
+                                     allow_abbrev=False, add_help=False)
     for option in (*command.options, HELP):
         if option.metavar is None:
             parser.add_argument(*option.names, action="store_true", help=option.help)
@@ -10327,9 +10342,9 @@ def _parse_options(command: Command, options: Sequence[str]) -> dict[str, Any]:
 def render_help(command: Command | None) -> str:
     """The help of a command, or of orch as a whole."""
     if command is not None:
-        return build_parser(command).format_help()
+        return build_parser(command).format_help() + f"\nexample: {command.example}\n"   # argparse would break the line
     run = BY_NAME["run"]
-    options = build_parser(run).format_help().partition("\n\n")[2].partition("\n\n")[2].partition("\n\nexample:")[0]
+    options = build_parser(run).format_help().partition("\n\n")[2].partition("\n\n")[2]
     commands = "".join(f"  {c.name:12}{c.help}\n" for c in COMMANDS)
     statuses = "".join(f"  {code.value:<5}{text}\n" for code, text in EXIT_TEXTS.items())
     return (f"usage: {USAGE}\n\nPick an agent by your rules, run it, and hand the work on when it is at its limit,\n"
@@ -10368,7 +10383,7 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
     try:
         cwd = os.path.realpath(given.options.get("cd") or os.getcwd())
     except FileNotFoundError as err:
-        raise OrchError("the current directory has been removed") from err
+        raise OrchError("the current directory has been removed; change to one that exists") from err
     command = BY_NAME[given.command]
     if command.starts_agents:
         install_signals(stop)

@@ -3,9 +3,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 from conftest import claude_ok, one_line_error
+
+# How a refusal says what to do: a place to look, the words that would be right, or another name.
+FIX = r"see `|use: |usage: |check --|known: |did you mean|expected |No such file|Not a directory"
 
 
 def refuse(orch, fake, *arguments, **how):
@@ -66,8 +70,9 @@ def refuse(orch, fake, *arguments, **how):
     (["explain", "--agent", "claud"], "claude"),
     (["config", "frobnicate"], "frobnicate"),
 ], ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "")
-def test_wrong_usage_is_refused_in_one_line_that_names_it(orch, fake, arguments, named):
-    assert named in refuse(orch, fake, *arguments)
+def test_wrong_usage_is_refused_in_one_line_that_names_it_and_what_to_do(orch, fake, arguments, named):
+    line = refuse(orch, fake, *arguments)
+    assert named in line and re.search(FIX, line), line
 
 
 @pytest.mark.parametrize(("typo", "command"), [("stauts", "status"), ("jobss", "jobs"), ("uasge", "usage"), ("agent", "agents")])
