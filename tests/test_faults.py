@@ -40,6 +40,17 @@ def test_an_error_during_a_failover_costs_one_warning(arena):
 
 
 @needs_proc
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=lambda number: errno.errorcode[number])
+def test_errors_that_last_from_any_call_on_cost_one_warning_and_no_byte(arena, error):
+    assert torture.fail_all_calls(arena, "claude=ok", [error], lasts=True)["calls failed"] >= 25
+
+
+@needs_proc
+def test_a_write_that_takes_half_leaves_no_half_line_and_costs_one_warning(arena):
+    assert torture.halve_writes(arena, "claude=fail codex=ok")["writes halved"] >= 8
+
+
+@needs_proc
 @pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link to a file", "a link to nothing", "a link to a device", "brackets"])
 def test_whatever_stands_in_place_of_a_file_of_orch(arena, kind):
     for place in torture.PLACES:
@@ -241,7 +252,7 @@ def test_a_line_without_an_end_is_never_read_whole(orch, fake, command):
     fake("claude", claude_ok("42"))
     fake.forgive_unused = True
     with orch.start(*command) as process:
-        peak = torture.peak_memory(process)
+        peak, _ = torture.watch_cost(process)
         process.communicate(timeout=120)
     assert process.returncode == 0
     assert peak < 64 << 20, f"{peak >> 20} MiB"
