@@ -13,7 +13,7 @@ TESTED = orch.py tests
 TYPED  = orch.py tests/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-real fast lint bench torture install uninstall clean distclean
+.PHONY: help build test test-real fast lint bench torture mutants install uninstall clean distclean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ bench: build  ## measure what orch costs, beside what nobody can go below
 
 torture: build  ## try to break it for LENGTH seconds (600); SEED=N repeats a run
 	$(PYTHON) tests/tools/torture.py dist/orch --seconds $(LENGTH) $(if $(SEED),--seed $(SEED))
+
+mutants: pytest-ready  ## prove that the fault tests can fail: break orch in a hundred ways (ONLY=TEXT: some of them)
+	@$(call with,pytest) tests/tools/mutants.py $(if $(ONLY),--only '$(ONLY)')
 
 install: build  ## copy the program to $(DESTDIR)$(PREFIX)/bin
 	mkdir -p '$(DESTDIR)$(PREFIX)/bin'

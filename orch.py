@@ -2476,6 +2476,15 @@ def _filled(template: Sequence[str], name: str, given: str | None) -> list[str]:
     return [part.replace(name, given) for part in template] if given is not None else []
 
 
+def is_session_id(text: str | None) -> bool:
+    """Whether what an agent printed can be its session's id: it becomes an argument, and must not pass for an option.
+
+    >>> is_session_id("019b-7c.x:1"), is_session_id("--evil"), is_session_id("a b"), is_session_id(None)
+    (True, False, False, False)
+    """
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}", text or "") is not None
+
+
 def may_continue(outcomes: Sequence[str]) -> bool:
     """Whether another agent may take over after attempts with these outcomes.
 
@@ -6214,7 +6223,7 @@ def ask_summary(one: Run, task: Task) -> None:
     """After a failure that leaves the agent able to speak, ask it in its own session what it did."""
     done = one.attempts[-1]
     asks = one.config.summary and done.outcome == FAILED and done.error_class in SUMMARY_CLASSES
-    if not asks or not task.session or not task.candidate.agent.resume_args:
+    if not asks or not is_session_id(task.session) or not task.candidate.agent.resume_args:
         return
     if one.world.stop.signal is None and one.time_left() > 1:
         told, _, report = try_agent(one, task)

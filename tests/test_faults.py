@@ -107,6 +107,18 @@ def test_a_run_that_ends_by_an_error_of_its_caller_is_settled_by_the_next(orch, 
     assert [record["outcome"] for record in orch.ledger()] == ["ok", "ok"]
 
 
+def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old_one(tmp_path, monkeypatch):
+    """No test can pull the plug; the order of the calls decides what is left then."""
+    seen = []
+    spy = torture.Calls(str(tmp_path), 1, lambda name, args: seen.append(name), lasts=True)
+    monkeypatch.setattr(core, "os", spy)
+    core.replace_file(str(tmp_path / "state.json"), [b"old"])
+    core.replace_file(str(tmp_path / "state.json"), [b"new"])
+    monkeypatch.undo()
+    assert (tmp_path / "state.json").read_bytes() == b"new" and os.listdir(tmp_path) == ["state.json"]
+    assert [name for name in seen if name in ("open", "fsync", "replace")] == ["open", "fsync", "replace"] * 2
+
+
 # --- permissions ---------------------------------------------------------
 
 @pytest.fixture
@@ -230,13 +242,15 @@ def large_ledger(path, size):
             file.write(block)
 
 
+@needs_proc
 def test_a_large_ledger_costs_a_run_and_status_nothing(orch, fake):
     large_ledger(orch.home / "usage.jsonl", 100_000_000)
     fake("claude", claude_ok("42"))
-    begun = time.monotonic()
-    assert orch("what?").out == "42\n"
-    assert "today: 1 attempts" in orch("status").out
-    assert time.monotonic() - begun < 5
+    for argv, said in ((["what?"], b"42\n"), (["status"], b"today: 1 attempts")):
+        with orch.start(*argv) as process:
+            cost = torture.watch_cost(process)
+            assert said in process.communicate(timeout=60)[0]
+        assert cost.read_bytes < 20_000_000, argv    # orch itself has a few
     with open(orch.home / "usage.jsonl", "rb") as file:
         file.seek(-400, os.SEEK_END)
         assert orch.state()["jobs"][0]["id"].encode() in file.read()
@@ -252,10 +266,10 @@ def test_a_line_without_an_end_is_never_read_whole(orch, fake, command):
     fake("claude", claude_ok("42"))
     fake.forgive_unused = True
     with orch.start(*command) as process:
-        peak, _ = torture.watch_cost(process)
+        cost = torture.watch_cost(process)
         process.communicate(timeout=120)
     assert process.returncode == 0
-    assert peak < 64 << 20, f"{peak >> 20} MiB"
+    assert cost.peak_bytes < 64 << 20, f"{cost.peak_bytes >> 20} MiB"
 
 
 # --- clocks --------------------------------------------------------------
@@ -276,7 +290,10 @@ def test_a_clock_that_jumps_loses_nothing_and_locks_nobody_out(orch, fake, ahead
     fake("codex", codex_ok("1"), codex_ok("42"), codex_ok("43"))
     fake.forgive_unused = True
     assert run_at(0, "first").answer == "1"
-    assert run_at(ahead_s, "second").answer == "42"
+    second = run_at(ahead_s, "second")
+    assert second.answer == "42"
+    if abs(ahead_s) >= YEAR_S:    # no limit of an agent is that long: the end that was stated is not believed, or past
+        assert second.agent == "claude"
     assert run_at(0, "third").answer == "43"
     assert [job["status"] for job in orch.state()["jobs"]] == ["ok"] * 3
     kept_days = 90    # what is older by a clock that has jumped ahead is trimmed

@@ -37,12 +37,12 @@ def test_watching_an_agent_costs_little_processor_time_whatever_it_does(orch, fa
     """Seconds of which an orch that spins would take most; the prompt is longer than a pipe holds, and never read."""
     orch.configure({"agents": {name: {"command": [name], "output": "text"} for name in DOES}, "order": list(DOES), "limit_grace": "1h"})
     (orch.base / "prompt").write_text("fix it " * 50_000)
-    spent_s = {}
+    costs = {}
 
     def run(name):
         with open(orch.base / "prompt", "rb") as prompt, open(os.devnull, "w") as null:
             process = orch.start("-a", name, "--no-failover", "-t", "3", "-", stdin=prompt, stdout=null, stderr=null)
-        _, spent_s[name] = torture.watch_cost(process)
+        costs[name] = torture.watch_cost(process)
     for name, does in DOES.items():
         fake(name, step(run=does, read_stdin=False))
     threads = [threading.Thread(target=run, args=(name,)) for name in DOES]
@@ -50,8 +50,11 @@ def test_watching_an_agent_costs_little_processor_time_whatever_it_does(orch, fa
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(fake.calls) == len(spent_s) == len(DOES)
-    assert max(spent_s.values()) < 1, spent_s
+    assert len(fake.calls) == len(costs) == len(DOES)
+    for name, cost in costs.items():    # on a busy machine a spinning orch gets little time, but calls all the same
+        assert cost.spent_s < 1 and cost.reads < 20_000, (name, cost)
+    drip = costs["drip"]
+    assert drip.spent_s < 0.3 + drip.reads * 0.0003, drip
 
 
 def test_a_flood_does_not_hide_the_verdict(orch, fake):
@@ -99,10 +102,11 @@ def test_an_agent_that_ends_by_a_signal_fails_over(orch, fake, number):
 
 @needs_proc
 def test_an_agent_that_stops_itself_is_ended_at_the_time_limit(orch, fake):
-    fake("claude", step(run="os.kill(os.getpid(), signal.SIGSTOP)\n" + SLEEP))
-    begun = time.monotonic()
-    assert orch("--no-failover", "-t", "0.7", "hi").code == 124
-    assert time.monotonic() - begun < 20
+    """It is woken, too, so that it can clean up."""
+    clean_up = "signal.signal(signal.SIGTERM, lambda *_: (open('clean', 'w').close(), os._exit(0)))\n"
+    fake("claude", step(run=clean_up + "os.kill(os.getpid(), signal.SIGSTOP)\n" + SLEEP))
+    assert orch("--no-failover", "-t", "0.7", "hi", timeout=30).code == 124
+    assert (orch.work / "clean").exists()
     assert orch.leftovers() == {}
 
 

@@ -32,7 +32,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
@@ -198,7 +198,8 @@ class Memory:
         lines = Counter(json.loads(line)["task_id"] for line in self.seen.splitlines() if sound_line(line))
         begun = Counter(attempt.partition(".")[0] for attempt in self.attempts)
         wrong = {task: (count, lines[task]) for task, count in begun.items() if lines[task] != count}
-        assert not wrong, f"{told}: attempts and ledger lines of a task differ: {wrong}"
+        left = os.listdir(self.notes) if self.notes.exists() else []
+        assert not wrong, f"{told}: attempts and ledger lines of a task differ: {wrong}; notes left: {left}"
         recent = sorted(begun)[-30:]
         assert set(recent) <= set(self.jobs), f"{told}: no job for {set(recent) - set(self.jobs)}"
         notes = self.notes
@@ -507,19 +508,29 @@ def odd_file(arena: Arena, kind: str, place: str, readers: Sequence[Sequence[str
 
 # === MEMORY AND TIME =====================================================
 
-def watch_cost(process: subprocess.Popen[bytes], every_s: float = 0.002) -> tuple[int, float]:
-    """Wait for a process to end; the most memory that it had, in bytes, and its processor time in seconds.
+class Cost(NamedTuple):
+    """What a process took."""
+    peak_bytes: int                                        # the most memory that it had
+    spent_s: float                                         # processor time
+    reads: int                                             # calls of read()
+    read_bytes: int
 
-    `rusage` will not do for either: the one starts with the size of the process that forked, and both take in
-    the children.
+
+def watch_cost(process: subprocess.Popen[bytes], every_s: float = 0.002) -> Cost:
+    """Wait for a process to end; what it took by itself.
+
+    `rusage` will not do: memory starts with the size of the process that forked, and all takes in the children.
     """
-    peak, spent_s, folder, tick_s = 0, 0.0, f"/proc/{process.pid}", 1 / os.sysconf("SC_CLK_TCK")
+    cost, folder, tick_s = Cost(0, 0, 0, 0), f"/proc/{process.pid}", 1 / os.sysconf("SC_CLK_TCK")
     while process.poll() is None:
-        with contextlib.suppress(OSError), open(f"{folder}/status") as status, open(f"{folder}/stat") as stat:
-            peak = max([peak, *(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))])
-            spent_s = max(spent_s, sum(map(int, stat.read().rpartition(")")[2].split()[11:13])) * tick_s)
+        with contextlib.suppress(OSError, IndexError):
+            status, stat, io = (Path(folder, name).read_text() for name in ("status", "stat", "io"))
+            peaks = [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")]
+            ticks, counts = map(int, stat.rpartition(")")[2].split()[11:13]), io.split()
+            now = Cost(max(peaks, default=0), sum(ticks) * tick_s, int(counts[5]), int(counts[1]))
+            cost = now._replace(peak_bytes=max(cost.peak_bytes, now.peak_bytes))
         time.sleep(every_s)
-    return peak, spent_s
+    return cost
 
 
 PUT = """
@@ -567,12 +578,12 @@ def flood(arena: Arena, name: str, size: int) -> Figures:
     begun = time.monotonic()
     with open(arena.base / "out", "wb") as out, open(arena.base / "err", "wb") as err:
         process = arena.start("--json", "-a", agent, "hi", stdout=out, stderr=err)
-        peak, spent_s = watch_cost(process)
+        cost = watch_cost(process)
     told = (arena.base / "err").read_bytes()
     assert process.returncode in STATUSES and b"Traceback" not in told, f"{name}: {process.returncode} {told.decode()}"
     answer = json.loads((arena.base / "out").read_bytes())["answer"]
     assert answer == "42" or DONE not in body, f"{name}: {answer!r:.100}"
-    return {"flood": name, "peak MB": round(peak / (1 << 20), 1), "processor s": round(spent_s, 1),
+    return {"flood": name, "peak MB": round(cost.peak_bytes / (1 << 20), 1), "processor s": round(cost.spent_s, 1),
             "seconds": round(time.monotonic() - begun, 1)}
 
 
@@ -685,7 +696,8 @@ def crowd(arena: Arena, seed: int, count: int) -> Figures:
 def hammer(arena: Arena, processes: int, rounds: int) -> Figures:
     """Many processes that only write, beside two that only read and two that only trim: the longest wait for a lock.
 
-    A record's time is its round, so that the trimmers have something to drop: rounds of the first half may go.
+    A record's time is its round, and what is older than half of the newest one's may go, so that there is always
+    something to drop: the second half of the rounds must all be there.
     """
     arena.home.mkdir(mode=0o700, exist_ok=True)
     stop = orch.Stop()
@@ -713,7 +725,7 @@ def hammer(arena: Arena, processes: int, rounds: int) -> Figures:
     there = Counter(record["task_id"] for record in records)
     kept = [f"{number}.{one}" for number in range(processes) for one in range(rounds // 2, rounds)]
     assert set(there.values()) == {1} and there.keys() >= set(kept), f"lost {set(kept) - there.keys()} or doubled {there.most_common(3)}"
-    trims = sum(int(path.read_text()) for path in arena.base.glob("trims-*"))
+    trims = sum(int(path.read_text()) for path in arena.base.glob("trims-?"))
     counts = orch.parse_state((arena.home / "state.json").read_text())["limit_counts"]
     assert sum(counts.values()) == processes * rounds, f"changes of the state lost: {counts}"
     return {"writers": processes, "writes": 2 * processes * rounds, "trims": trims, "worst wait ms": round(max(waits) * 1000), "of allowed ms": orch.LOCK_WAIT_S * 1000}
@@ -763,14 +775,15 @@ def _read_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
 
 
 def _trim_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
-    """Trim until TERM comes, each time what is older than the newest record, or than half of the rounds."""
+    """Trim until TERM comes, each time what is older than half of the newest record's time."""
     told, count = arena.base / f"trims-{number}", 0
     told.write_text("0")
     try:
         while True:
             newest_at = max((orch.parse_time(record["at"]) or 0 for record in orch.read_ledger(world) if record), default=0)
-            oldest_at = min(newest_at, rounds // 2)
-            (arena.home / "cache" / "ledger-trimmed").unlink(missing_ok=True)
+            oldest_at = newest_at // 2
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(arena.home / "cache" / "ledger-trimmed", (0, 0))    # it is time again
             before = orch.open_ledger(world)
             orch.trim_ledger(orch.replaced(world, now=lambda at=oldest_at: at + 86400), 1)
             after = orch.open_ledger(world)
