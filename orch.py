@@ -4347,13 +4347,14 @@ class locked:  # used as `with locked(path):`, where a class name would read odd
 
     def __enter__(self) -> None:
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        give_up_at, pause_s = time.monotonic() + LOCK_WAIT_S, 0.001
+        begun, pause_s = time.monotonic(), 0.001
         while not try_lock(self.fd):
-            if time.monotonic() > give_up_at:
+            waited_s = time.monotonic() - begun
+            if waited_s > LOCK_WAIT_S:
                 os.close(self.fd)
                 raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.05)
+            pause_s = min(pause_s * 2, 0.05 / (1 + 2 * waited_s))    # whoever has waited longer asks more often
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self.fd)
