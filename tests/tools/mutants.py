@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FAULT_FILES = ("faults", "crash", "concurrency", "floods", "hostile", "started", "fuzz")
 SMOKE = ("output::a_run_that_needs_nothing_said_says_nothing",)
 TEST_S = 90                                                # a test that takes longer hangs, and has failed
+TRIES = 3                                                  # a race does not show every time
 MEMORY_BYTES = 4 << 30                                     # of one process: a bug must not take the machine with it
 
 
@@ -672,9 +673,11 @@ def try_mutant(mutant: Mutant) -> Verdict:
         with broken_tree(mutant) as tree:
             if any(run_tests(tree, SMOKE).values()):
                 flaw = "answers nothing at all"
-            found = run_tests(tree, mutant.tests)
-            for test in mutant.tests:
-                failed[test] = any(bad for node, bad in found.items() if node == node_of(test) or function_of(node) == test)
+            for _ in range(TRIES):
+                left = [test for test, bad in failed.items() if not bad]
+                found = run_tests(tree, left) if left else {}
+                for test in left:
+                    failed[test] = any(bad for node, bad in found.items() if node == node_of(test) or function_of(node) == test)
     except (AssertionError, subprocess.CalledProcessError) as err:
         flaw = f"{err}"[-400:]
     return Verdict(mutant, failed, flaw, time.monotonic() - begun)
