@@ -13,7 +13,7 @@ TESTED = orch.py tests
 TYPED  = orch.py tests/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help build man test test-real fast lint bench torture install uninstall clean distclean
+.PHONY: help build man test test-real fast lint bench torture mutants install uninstall clean distclean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ bench: build  ## measure what orch costs, beside what nobody can go below
 
 torture: build  ## try to break it for LENGTH seconds (600); SEED=N repeats a run
 	$(PYTHON) tests/tools/torture.py dist/orch --seconds $(LENGTH) $(if $(SEED),--seed $(SEED))
+
+mutants: pytest-ready  ## prove that the fault tests can fail: break orch in a hundred ways (ONLY=TEXT: some of them)
+	@$(call with,pytest) tests/tools/mutants.py $(if $(ONLY),--only '$(ONLY)')
 
 # Copy dist/$(1) to $(2) below the prefix, with the mode $(3).
 put = mkdir -p '$(DESTDIR)$(PREFIX)/$(dir $(2))' && install -m $(3) 'dist/$(1)' '$(DESTDIR)$(PREFIX)/$(2)'

@@ -2586,6 +2586,15 @@ def _filled(template: Sequence[str], name: str, given: str | None) -> list[str]:
     return [part.replace(name, given) for part in template] if given is not None else []
 
 
+def is_session_id(text: str | None) -> bool:
+    """Whether what an agent printed can be its session's id: it becomes an argument, and must not pass for an option.
+
+    >>> is_session_id("019b-7c.x:1"), is_session_id("--evil"), is_session_id("a b"), is_session_id(None)
+    (True, False, False, False)
+    """
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}", text or "") is not None
+
+
 def may_continue(outcomes: Sequence[str]) -> bool:
     """Whether another agent may take over after attempts with these outcomes.
 
@@ -5505,13 +5514,14 @@ class locked:  # used as `with locked(path):`, where a class name would read odd
 
     def __enter__(self) -> None:
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        give_up_at, pause_s = time.monotonic() + LOCK_WAIT_S, 0.001
+        begun, pause_s = time.monotonic(), 0.001
         while not try_lock(self.fd):
-            if time.monotonic() > give_up_at:
+            waited_s = time.monotonic() - begun
+            if waited_s > LOCK_WAIT_S:
                 os.close(self.fd)
                 raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.05)
+            pause_s = min(pause_s * 2, 0.05 / (1 + 2 * waited_s))    # whoever has waited longer asks more often
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self.fd)
@@ -5919,14 +5929,15 @@ class Stopping:
 class Child:
     """One agent at work, watched until it has ended or has been stopped.
 
-    `on_output(stream, data)` gets each piece of output and says whether it shows the agent sitting at its limit.
+    `listener.on_output(stream, data)` gets each piece of output; `listener.at_limit()` says whether what has come
+    shows the agent sitting at its limit. That takes a millisecond: it is asked after output, but not after each piece.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], marker: str, limits: Limits, stop: Stop,
-                 on_output: Callable[[str, bytes], bool]) -> None:
+                 listener: Any) -> None:
         import selectors
         self.process, self.marker, self.limits, self.stop = process, marker, limits, stop
-        self.on_output = on_output
+        self.listener = listener
         self.kept = {name: Kept(most_bytes) for name, most_bytes in TAIL_BYTES.items()}
         self.selector = selectors.DefaultSelector()
         self.exit_fd = _exit_fd(process.pid)
@@ -5934,6 +5945,7 @@ class Child:
         self.stopping: Stopping | None = None
         self.exit_seen_at: float | None = None
         self.limit_at: float | None = None                 # since when nothing but its limit has come
+        self.judge_at: float | None = None                 # when to ask whether that is so; None: nothing new has come
         self.began_at = self.last_output_at = stop.clock()
 
     def run(self, stdin: bytes | None) -> Ended:
@@ -5993,8 +6005,8 @@ class Child:
             return False
         self.kept[name].add(data)
         self.last_output_at = self.stop.clock()
-        at_limit = self.on_output(name, data)
-        self.limit_at = (self.limit_at or self.last_output_at) if at_limit else None
+        self.listener.on_output(name, data)
+        self.judge_at = self.judge_at or self.last_output_at + LOOK_S
         return True
 
     def _exited(self) -> None:
@@ -6014,15 +6026,13 @@ class Child:
         if self.stop.listener_is_gone():
             self.stop.request(Exit.PIPE - 128)
 
-    def _pipes_open(self) -> bool:
-        return any(pipe is not None and not pipe.closed for pipe in (self.process.stdout, self.process.stderr))
-
     def _finished(self) -> bool:
         if self.stopping is not None:
             return self.stopping.done() and (self.exit_seen_at is not None or self.stopping.survivors > 0)
         if self.exit_seen_at is None:
             return False
-        return not self._pipes_open() or self.stop.clock() >= self.exit_seen_at + DRAIN_S
+        pipes_open = any(pipe is not None and not pipe.closed for pipe in (self.process.stdout, self.process.stderr))
+        return not pipes_open or self.stop.clock() >= self.exit_seen_at + DRAIN_S
 
     def _pause(self) -> float:
         """Seconds until something is due."""
@@ -6037,6 +6047,7 @@ class Child:
             ends += [self.began_at + limits.timeout_s] if limits.timeout_s else []
             ends += [self.last_output_at + limits.idle_s] if limits.idle_s else []
             ends += [self.limit_at + limits.grace_s] if self.limit_at is not None else []
+            ends += [self.judge_at] if self.judge_at is not None else []
         return max(min(ends) - now, 0)
 
     def _keep_time(self) -> None:
@@ -6045,9 +6056,12 @@ class Child:
             self._exited()
         if self.stopping is not None:
             self.stopping.look(now, urgent=self.stop.urgent)
-        elif self.exit_seen_at is not None:
+        if self.stopping is not None or self.exit_seen_at is not None:
             return
-        elif limits.timeout_s and now >= self.began_at + limits.timeout_s:
+        if self.judge_at is not None and now >= self.judge_at:
+            self.judge_at = None
+            self.limit_at = (self.limit_at or self.last_output_at) if self.listener.at_limit() else None
+        if limits.timeout_s and now >= self.began_at + limits.timeout_s:
             self.begin_stop("timeout")
         elif limits.idle_s and now >= self.last_output_at + limits.idle_s:
             self.begin_stop("silent")
@@ -7059,8 +7073,7 @@ class Watch:
                             env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
             return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
-        child = Child(process, self.attempt_id, limits, world.stop, self.on_output)
-        sits_at_limit(self.agent, "", "")                  # compiles its patterns while the agent starts
+        child = Child(process, self.attempt_id, limits, world.stop, self)
         ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
         self.after(child)
         return ended, finish(self.format, self.draft, ended)
@@ -7117,8 +7130,8 @@ class Watch:
                 SUMMARY_S if self.task.kind == "summary" else float("inf")]
         return Limits(0 if min(ends) == float("inf") else max(min(ends), 0.001), idle_s, config.limit_grace_s)
 
-    def on_output(self, stream: str, data: bytes) -> bool:
-        """Parse a piece of output; True when it shows the agent sitting at its limit."""
+    def on_output(self, stream: str, data: bytes) -> None:
+        """Parse a piece of output."""
         activity = None
         for line in self.events_in(data) if self.has_events(stream) else ():
             activity = self.feed(line) or activity
@@ -7126,10 +7139,11 @@ class Watch:
             self.run_.emit("activity", agent=self.agent.name, text=activity, tokens=self.draft.tokens_so_far())
         if stream == "stdout" and not self.format.machine:
             self.stream(data)
-        if len(data) > LIMIT_LOOK_BYTES:                   # whoever writes that much is at work
-            self.recent = ""
-            return False
-        self.recent = (self.recent + data.decode("utf-8", "replace"))[-LIMIT_LOOK_BYTES:]
+        much = len(data) > LIMIT_LOOK_BYTES                # whoever writes that much is at work
+        self.recent = "" if much else (self.recent + data.decode("utf-8", "replace"))[-LIMIT_LOOK_BYTES:]
+
+    def at_limit(self) -> bool:
+        """Whether what came last shows the agent sitting at its limit."""
         return sits_at_limit(self.agent, self.recent, self.task.prompt) is not None
 
     def has_events(self, stream: str) -> bool:
@@ -7423,7 +7437,7 @@ def ask_summary(one: Run, task: Task) -> None:
     """After a failure that leaves the agent able to speak, ask it in its own session what it did."""
     done = one.attempts[-1]
     asks = one.config.summary and done.outcome == FAILED and done.error_class in SUMMARY_CLASSES
-    if not asks or not task.session or not task.candidate.agent.resume_args:
+    if not asks or not is_session_id(task.session) or not task.candidate.agent.resume_args:
         return
     if one.world.stop.signal is None and one.time_left() > 1:
         told, _, report = try_agent(one, task)

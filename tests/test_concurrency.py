@@ -5,6 +5,7 @@ import fcntl
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import claude_ok, needs_proc
@@ -32,6 +33,20 @@ def test_sixty_four_processes_of_every_kind_lose_and_double_nothing(arena):
 def test_no_writer_starves_and_no_reader_sees_half_a_file(arena):
     figures = torture.hammer(arena, 16, 12)
     assert figures["worst wait ms"] < figures["of allowed ms"], figures
+
+
+def test_whoever_has_waited_longer_for_a_lock_asks_more_often(tmp_path, monkeypatch):
+    """Else those that come anew are always quicker, and one of 64 waits until all others are done."""
+    now_s, pauses = 0.0, []
+
+    def sleep(seconds):
+        nonlocal now_s
+        now_s += seconds
+        pauses.append(seconds)
+    monkeypatch.setattr(core, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr(core, "try_lock", lambda _fd: now_s > 10)
+    with core.locked(str(tmp_path / "lock")):
+        assert 0.02 < max(pauses) <= 0.05 and pauses[-1] < 0.005
 
 
 def test_a_lock_that_somebody_keeps_costs_a_warning_and_not_the_answer(orch, fake, monkeypatch):

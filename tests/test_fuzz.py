@@ -31,7 +31,7 @@ def test_most_kinds_of_damage_get_through_to_what_they_are_meant_for(built):
         assert figures["refused"] < 196, figures
 
 
-@pytest.mark.parametrize("text", ["(a+)+$" * 10, "*" * 5000 + "x", "\\b(" * 500])
+@pytest.mark.parametrize("text", ["(a+)+$" * 10, "*a" * 20 + "b", "*" * 5000 + "x", "\\b(" * 500])
 def test_a_config_with_a_costly_pattern_is_refused_or_matched_in_time(orch, fake, text):
     """Regular expressions are the user's own; globs and keywords also come from checkouts."""
     import orch as core

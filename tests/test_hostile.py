@@ -146,8 +146,8 @@ def test_a_pipe_anywhere_in_a_repository_hangs_nothing(orch, fake, repo, place):
 def test_a_git_file_that_leads_astray_costs_no_answer(orch, fake, content):
     (orch.work / ".git").write_text(content)
     fake("claude", claude_ok("42"))
-    result = orch("hi")
-    assert (result.code, result.out) == (0, "42\n") and not CONTROL.search(result.err_bytes), result
+    result = orch("--json", "hi")
+    assert (result.code, result.json["answer"], result.json["changed_files"]) == (0, "42", None) and not CONTROL.search(result.err_bytes), result
 
 
 NAMES = ["new\nline", "esc\x1b[2J", "-rf", "$(touch ran)", "`x`", "a\"b'c", "\u202egnp.exe", "``` fence", "é", "..hidden", "a" * 200]
@@ -216,15 +216,18 @@ def test_what_an_agent_says_of_itself_is_one_clean_line(orch, fake):
 @pytest.mark.parametrize("session", ["a\0b", "--evil", "\\ud800", "x" * 200_000, "\n", "../../x"])
 def test_a_session_id_that_an_agent_makes_up_costs_nothing(orch, fake, session):
     failed = claude_failed("no", session=session)
-    fake("claude", failed | {"stdout": failed["stdout"].replace("\\\\ud800", "\\ud800")}, claude_ok("said"))
+    fake("claude", failed | {"stdout": failed["stdout"].replace("\\\\ud800", "\\ud800")})
     fake("codex", codex_ok("42"))
-    fake.forgive_unused = True
     assert orch("hi").out == "42\n"
+    assert fake.names == ["claude", "codex"]    # nobody is resumed under such a name
 
 
 def test_a_kept_attempt_is_named_by_its_id_and_not_by_a_path(orch, fake):
     fake("claude")
-    secret = orch.configure({"at": "x"}, orch.home / "secret.json")
-    for task in ("../secret", "../../.orch/secret", str(secret)[:-5], "..", "*"):
+    kept = {"at": "2026-01-01T00:00:00Z", "agent": "claude", "prompt": "", "stdout": "", "stderr": "secret", "exit_code": 1}
+    secret = orch.configure(kept, orch.home / "secret.json")
+    orch.configure(kept, orch.home / "cache" / "attempts" / "20260101T000000-00000000.1.json")
+    assert orch("explain", "--task", "20260101T000000-00000000").code == 0
+    for task in ("../secret", "../../secret", "../../.orch/secret", str(secret)[:-5], "..", "*"):
         result = orch("explain", "--task", task)
-        assert result.code == 2 and len(result.notices) == 1, (task, result)
+        assert result.code == 2 and len(result.notices) == 1 and "no attempt" in result.err, (task, result)

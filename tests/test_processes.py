@@ -203,7 +203,7 @@ def test_two_hundred_megabytes_of_output_neither_block_nor_bloat(orch, fake, age
     with open(tmp_path / "out", "wb") as out:
         process = orch.start("--no-failover", "-a", agent, "hi", stdout=out)
         process.stderr.close()
-        used = torture.peak_memory(process)
+        used = torture.watch_cost(process).peak_bytes
     assert process.returncode == 0
     assert used < 64 << 20, f"{used} bytes"
     if agent == "claude":

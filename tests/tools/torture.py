@@ -6,10 +6,11 @@ returns figures and raises AssertionError, the seed in its text, where a promise
 
     kill_runs     KILL at random moments, one run after another, under load
     kill_calls    KILL at the n-th system call that touches a file of orch's, for every n
-    fail_calls    an error from the n-th such call, for every n: the answer must come all the same
+    fail_calls    an error from the n-th such call, or from all that follow too: the answer must come all the same
+    halve_writes  the n-th write, or all from there on, take half of what they are given
     crowd         many processes on one home, of every kind, at once
-    hammer        the longest wait for a lock among many writers
-    flood         the peak memory while an agent writes whatever it likes
+    hammer        the longest wait for a lock among many writers, while the ledger is trimmed under them
+    flood         peak memory and processor time while an agent writes whatever it likes
     fuzz_*        damaged inputs for everything that is parsed (fuzzing.py, beside this file)
 """
 from __future__ import annotations
@@ -31,7 +32,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
@@ -197,7 +198,8 @@ class Memory:
         lines = Counter(json.loads(line)["task_id"] for line in self.seen.splitlines() if sound_line(line))
         begun = Counter(attempt.partition(".")[0] for attempt in self.attempts)
         wrong = {task: (count, lines[task]) for task, count in begun.items() if lines[task] != count}
-        assert not wrong, f"{told}: attempts and ledger lines of a task differ: {wrong}"
+        left = os.listdir(self.notes) if self.notes.exists() else []
+        assert not wrong, f"{told}: attempts and ledger lines of a task differ: {wrong}; notes left: {left}"
         recent = sorted(begun)[-30:]
         assert set(recent) <= set(self.jobs), f"{told}: no job for {set(recent) - set(self.jobs)}"
         notes = self.notes
@@ -257,18 +259,22 @@ def load(count: int) -> Iterator[None]:
 
 # === SYSTEM CALLS ========================================================
 # A child process runs orch's own code with an `os` that counts the calls which touch a file of
-# ours and does something at the n-th: dies before it, dies half-way through it, or has it fail.
+# ours and does something at the n-th: dies before it, dies half-way through it, has it fail or
+# take half. What `lasts` happens at all calls from there on, as on a disk that is full or broken.
 
 WATCHED = {"open", "write", "replace", "rename", "link", "unlink", "mkdir", "rmdir", "fsync", "ftruncate", "utime",
            "listdir", "pread", "stat", "fstat", "close"}
 
 
+Act = Callable[[str, tuple[Any, ...]], Any]                # what happens at a call; None: the real one follows
+
+
 class Calls:
     """Stands in for the module `os` inside orch."""
 
-    def __init__(self, below: str, at: int, act: Callable[[str, tuple[Any, ...]], None]) -> None:
-        self.below, self.at, self.act, self.count = below, at, act, 0
-        self.watched = {"write"} if act is die_half_way else WATCHED
+    def __init__(self, below: str, at: int, act: Act, *, lasts: bool = False) -> None:
+        self.below, self.at, self.act, self.lasts, self.count = below, at, act, lasts, 0
+        self.watched = {"write"} if act in (die_half_way, take_half) else WATCHED
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
@@ -278,8 +284,10 @@ class Calls:
         def call(*args: Any, **more: Any) -> Any:
             if self.concerns(args[0] if args else None):
                 self.count += 1
-                if self.count == self.at:
-                    self.act(name, args)
+                if self.count == self.at or (self.lasts and self.count > self.at):
+                    done = self.act(name, args)
+                    if done is not None:
+                        return done
             return real(*args, **more)
         return call
 
@@ -304,7 +312,12 @@ def die_half_way(name: str, args: tuple[Any, ...]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fail_with(number: int) -> Callable[[str, tuple[Any, ...]], None]:
+def take_half(name: str, args: tuple[Any, ...]) -> int:
+    """Write half of it, and say so."""
+    return os.write(args[0], bytes(args[1])[:len(args[1]) // 2])
+
+
+def fail_with(number: int) -> Act:
     """Have the call fail with this error; closing cannot."""
     def fail(name: str, args: tuple[Any, ...]) -> None:
         if name != "close":
@@ -318,9 +331,9 @@ def in_child(arena: Arena, argv: Sequence[str], calls: Calls) -> tuple[int, byte
     paths[2].unlink(missing_ok=True)
     act = calls.act
 
-    def note_and_act(name: str, args: tuple[Any, ...]) -> None:
+    def note_and_act(name: str, args: tuple[Any, ...]) -> Any:
         paths[2].touch()
-        act(name, args)
+        return act(name, args)
     calls.act = note_and_act
     pid = os.fork()
     if pid == 0:
@@ -341,9 +354,9 @@ def in_child(arena: Arena, argv: Sequence[str], calls: Calls) -> tuple[int, byte
     return status, paths[0].read_bytes(), paths[1].read_bytes(), paths[2].exists()
 
 
-def wait_for(pid: int) -> int:
+def wait_for(pid: int, most_s: float = END_S) -> int:
     """Wait for a child, which must end; its exit status, negative for a signal."""
-    end_at = time.monotonic() + END_S
+    end_at = time.monotonic() + most_s
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -355,7 +368,7 @@ def wait_for(pid: int) -> int:
         time.sleep(0.001)
 
 
-def kill_calls(arena: Arena, play: str, act: Callable[[str, tuple[Any, ...]], None] = die, step: int = 1) -> Figures:
+def kill_calls(arena: Arena, play: str, act: Act = die, step: int = 1) -> Figures:
     """Kill a run at its first call, at its second, and so on, until it ends before that."""
     memory, number = Memory(arena), 1
     arena.run("claude=ok")
@@ -378,10 +391,13 @@ def kill_calls(arena: Arena, play: str, act: Callable[[str, tuple[Any, ...]], No
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EDQUOT)
 
 
-def fail_calls(arena: Arena, play: str, number: int, error: int) -> tuple[bool, bytes]:
-    """Have one call of a run fail; the answer must come. Whether there was such a call, and what orch said."""
-    told = f"{play!r}, {errno.errorcode[error]} at call {number}"
-    code, out, err, reached = in_child(arena, ["--json", play], Calls(str(arena.home), number, fail_with(error)))
+def fail_calls(arena: Arena, play: str, number: int, error: int, *, lasts: bool = False) -> tuple[bool, bytes]:
+    """Have one call of a run fail, or all from there on; the answer must come.
+
+    Whether there was such a call, and what orch said.
+    """
+    told = f"{play!r}, {errno.errorcode[error]} {'from' if lasts else 'at'} call {number}"
+    code, out, err, reached = in_child(arena, ["--json", play], Calls(str(arena.home), number, fail_with(error), lasts=lasts))
     assert b"Traceback" not in err, f"{told}: {err.decode()}"
     if b"config.json: cannot be read" in err:              # whoever cannot read the rules does not guess
         assert code == orch.Exit.REJECTED, f"{told}: {code} {err!r}"
@@ -391,18 +407,62 @@ def fail_calls(arena: Arena, play: str, number: int, error: int) -> tuple[bool, 
     return reached, err
 
 
-def fail_all_calls(arena: Arena, play: str, errors: Sequence[int] = ERRORS, step: int = 1) -> Figures:
-    """Have each call of a run fail in turn, in a fresh home each time."""
-    count = warned = 0
+def fail_all_calls(arena: Arena, play: str, errors: Sequence[int] = ERRORS, step: int = 1, *, lasts: bool = False) -> Figures:
+    """Have each call of a run fail in turn, in a home where one run has been; what it left must stay."""
+    count, warned, first = 0, 0, first_run(arena)
     for error in errors:
         number, reached = 1, True
         while reached:
-            shutil.rmtree(arena.home, ignore_errors=True)
-            reached, err = fail_calls(arena, play, number, error)
+            lay_out(arena, first if number % 2 else {})    # else the home is new as well
+            reached, err = fail_calls(arena, play, number, error, lasts=lasts)
+            if number % 2:
+                look_after(arena, first, f"{play!r}, {errno.errorcode[error]}, call {number}, lasting: {lasts}")
             count, warned = count + reached, warned + (b"not fully recorded" in err)
             number += step
         assert arena.leftovers() == [], f"{play!r}: {arena.leftovers()}"
     return {"calls failed": count, "told as a warning": warned}
+
+
+def first_run(arena: Arena) -> dict[str, bytes]:
+    """The files of a home in which one run has been."""
+    shutil.rmtree(arena.home, ignore_errors=True)
+    arena.run("claude=ok")
+    return {path.name: path.read_bytes() for path in (arena.home / "state.json", arena.home / "usage.jsonl")}
+
+
+def lay_out(arena: Arena, files: Mapping[str, bytes]) -> None:
+    """Make the home anew, with these files; without any, there is none."""
+    shutil.rmtree(arena.home, ignore_errors=True)
+    for name, data in files.items():
+        arena.home.mkdir(mode=0o700, exist_ok=True)
+        (arena.home / name).write_bytes(data)
+
+
+def look_after(arena: Arena, first: Mapping[str, bytes], told: str) -> None:
+    """After a run in which something failed: what was there before it still is, and every line of the ledger is whole."""
+    ledger = (arena.home / "usage.jsonl").read_bytes()
+    assert ledger.startswith(first["usage.jsonl"]), f"{told}: the ledger has lost bytes"
+    assert all(map(sound_line, ledger.split(b"\n")[:-1])), f"{told}: half a line was left: {ledger[-300:]!r}"
+    jobs = orch.parse_state((arena.home / "state.json").read_text())["jobs"]
+    assert jobs[:1] == orch.parse_state(first["state.json"].decode())["jobs"], f"{told}: the first job has gone"
+
+
+def halve_writes(arena: Arena, play: str) -> Figures:
+    """Have the n-th write take half, or all from there on; nothing half stays, and nothing that was there is lost."""
+    count, warned, first = 0, 0, first_run(arena)
+    for lasts in (False, True):
+        number, reached = 1, True
+        while reached:
+            lay_out(arena, first)
+            told = f"{play!r}, half a write at {number}, lasting: {lasts}"
+            code, out, err, reached = in_child(arena, ["--json", play], Calls(str(arena.home), number, take_half, lasts=lasts))
+            assert code == 0 and json.loads(out)["answer"] == "42" and b"Traceback" not in err, f"{told}: {code} {err.decode()}"
+            assert not reached or b"not fully recorded" in err, f"{told}: not told: {err.decode()}"
+            look_after(arena, first, told)
+            assert (arena.home / "usage.jsonl").read_bytes().endswith(b"\n"), f"{told}: half a line was left"
+            assert arena.run("claude=ok")[:2] == (0, b"42\n"), f"{told}: the next run"
+            count, warned, number = count + reached, warned + (b"not fully recorded" in err), number + 1
+    return {"writes halved": count, "told as a warning": warned}
 
 
 # === ODD FILES ===========================================================
@@ -446,19 +506,31 @@ def odd_file(arena: Arena, kind: str, place: str, readers: Sequence[Sequence[str
     return 1 + len(readers)
 
 
-# === MEMORY ==============================================================
+# === MEMORY AND TIME =====================================================
 
-def peak_memory(process: subprocess.Popen[bytes], every_s: float = 0.002) -> int:
-    """Wait for a process to end; the most memory that it had, in bytes.
+class Cost(NamedTuple):
+    """What a process took."""
+    peak_bytes: int                                        # the most memory that it had
+    spent_s: float                                         # processor time
+    reads: int                                             # calls of read()
+    read_bytes: int
 
-    `ru_maxrss` will not do: it starts with the size of the process that forked, and takes in the children.
+
+def watch_cost(process: subprocess.Popen[bytes], every_s: float = 0.002) -> Cost:
+    """Wait for a process to end; what it took by itself.
+
+    `rusage` will not do: memory starts with the size of the process that forked, and all takes in the children.
     """
-    peak, path = 0, f"/proc/{process.pid}/status"
+    cost, folder, tick_s = Cost(0, 0, 0, 0), f"/proc/{process.pid}", 1 / os.sysconf("SC_CLK_TCK")
     while process.poll() is None:
-        with contextlib.suppress(OSError), open(path) as file:
-            peak = max([peak, *(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))])
+        with contextlib.suppress(OSError, IndexError):
+            status, stat, io = (Path(folder, name).read_text() for name in ("status", "stat", "io"))
+            peaks = [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")]
+            ticks, counts = map(int, stat.rpartition(")")[2].split()[11:13]), io.split()
+            now = Cost(max(peaks, default=0), sum(ticks) * tick_s, int(counts[5]), int(counts[1]))
+            cost = now._replace(peak_bytes=max(cost.peak_bytes, now.peak_bytes))
         time.sleep(every_s)
-    return peak
+    return cost
 
 
 PUT = """
@@ -506,12 +578,13 @@ def flood(arena: Arena, name: str, size: int) -> Figures:
     begun = time.monotonic()
     with open(arena.base / "out", "wb") as out, open(arena.base / "err", "wb") as err:
         process = arena.start("--json", "-a", agent, "hi", stdout=out, stderr=err)
-        peak = peak_memory(process)
+        cost = watch_cost(process)
     told = (arena.base / "err").read_bytes()
     assert process.returncode in STATUSES and b"Traceback" not in told, f"{name}: {process.returncode} {told.decode()}"
     answer = json.loads((arena.base / "out").read_bytes())["answer"]
     assert answer == "42" or DONE not in body, f"{name}: {answer!r:.100}"
-    return {"flood": name, "peak MB": round(peak / (1 << 20), 1), "seconds": round(time.monotonic() - begun, 1)}
+    return {"flood": name, "peak MB": round(cost.peak_bytes / (1 << 20), 1), "processor s": round(cost.spent_s, 1),
+            "seconds": round(time.monotonic() - begun, 1)}
 
 
 # === DAMAGED HOMES =======================================================
@@ -621,9 +694,13 @@ def crowd(arena: Arena, seed: int, count: int) -> Figures:
 
 
 def hammer(arena: Arena, processes: int, rounds: int) -> Figures:
-    """Many processes that do nothing but write, beside two that do nothing but read: the longest wait for a lock."""
+    """Many processes that only write, beside two that only read and two that only trim: the longest wait for a lock.
+
+    A record's time is its round, and what is older than half of the newest one's may go, so that there is always
+    something to drop: the second half of the rounds must all be there.
+    """
     arena.home.mkdir(mode=0o700, exist_ok=True)
-    stop = orch.Stop()
+    stop, begun = orch.Stop(), time.monotonic()
     world = orch.make_world(arena.env, str(arena.work), stop)
     writers, readers = [], []
     for number in range(processes):
@@ -631,23 +708,28 @@ def hammer(arena: Arena, processes: int, rounds: int) -> Figures:
         if pid == 0:
             os._exit(_write_on(arena, world, number, rounds))
         writers.append(pid)
-    for number in range(2):
+    for number, act in enumerate((_read_on, _read_on, _trim_on, _trim_on)):
         pid = os.fork()
         if pid == 0:
-            os._exit(_read_on(arena, world, number))
+            os._exit(act(arena, world, number, rounds))
         readers.append(pid)
-    failed = [pid for pid in writers if wait_for(pid) != 0]
+    failed = [pid for pid in writers if wait_for(pid, END_S * 2) != 0]
+    all_s = time.monotonic() - begun
     for pid in readers:
         os.kill(pid, signal.SIGTERM)
     failed += [pid for pid in readers if wait_for(pid) not in (0, -signal.SIGTERM)]
     stop.close()
     assert not failed, "\n".join(path.read_text() for path in arena.base.glob("hammer-*") if "Error" in path.read_text())
     waits = [float(path.read_text()) for path in arena.base.glob("hammer-*")]
-    written = [json.loads(line)["task_id"] for line in (arena.home / "usage.jsonl").read_text().splitlines()]
-    assert sorted(written) == sorted(f"{number}.{one}" for number in range(processes) for one in range(rounds)), "lines lost or doubled"
+    records = [json.loads(line) for line in (arena.home / "usage.jsonl").read_text().splitlines()]
+    assert all(record["pad"] == "x" * record["pad_chars"] for record in records), "bytes lost"
+    there = Counter(record["task_id"] for record in records)
+    kept = [f"{number}.{one}" for number in range(processes) for one in range(rounds // 2, rounds)]
+    assert set(there.values()) == {1} and there.keys() >= set(kept), f"lost {set(kept) - there.keys()} or doubled {there.most_common(3)}"
+    trims = sum(int(path.read_text()) for path in arena.base.glob("trims-?"))
     counts = orch.parse_state((arena.home / "state.json").read_text())["limit_counts"]
     assert sum(counts.values()) == processes * rounds, f"changes of the state lost: {counts}"
-    return {"writers": processes, "writes": 2 * len(written), "worst wait ms": round(max(waits) * 1000), "of allowed ms": orch.LOCK_WAIT_S * 1000}
+    return {"writers": processes, "writes": 2 * processes * rounds, "trims": trims, "all of it ms": round(all_s * 1000), "worst wait ms": round(max(waits) * 1000), "of allowed ms": orch.LOCK_WAIT_S * 1000}
 
 
 def _write_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
@@ -663,7 +745,8 @@ def _write_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
     try:
         for one in range(rounds):
             begun = time.monotonic()
-            orch.append_ledger(world, {"at": orch.render_time(time.time()), "task_id": f"{number}.{one}", "pad": "x" * rng.randrange(9000)})
+            chars = rng.randrange(9000)
+            orch.append_ledger(world, {"at": orch.render_time(one), "task_id": f"{number}.{one}", "pad": "x" * chars, "pad_chars": chars})
             between = time.monotonic()
             warning = orch.update_state(world, change)
             assert warning is None, warning
@@ -675,19 +758,43 @@ def _write_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
         return 1
 
 
-def _read_on(arena: Arena, world: orch.World, number: int) -> int:
+def _read_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
     """Read until TERM comes: never half a file, never half a line, never less than before."""
-    seen = 0
+    seen, since = 0, orch.render_time(rounds // 2) or ""
     try:
         while True:
             _, warning = orch.read_state(world)
             assert warning is None, warning
             records = list(orch.read_ledger(world))
             assert None not in records, "half a line"
-            assert len(records) >= seen, "less than before"
-            seen = len(records)
+            kept = sum(record["at"] >= since for record in records if record)
+            assert kept >= seen, "less than before"
+            seen = kept
     except BaseException:
         (arena.base / f"hammer-reader-{number}").write_text(traceback.format_exc())
+        return 1
+
+
+def _trim_on(arena: Arena, world: orch.World, number: int, rounds: int) -> int:
+    """Trim until TERM comes, each time what is older than half of the newest record's time."""
+    told, count = arena.base / f"trims-{number}", 0
+    told.write_text("0")
+    try:
+        while True:
+            newest_at = max((orch.parse_time(record["at"]) or 0 for record in orch.read_ledger(world) if record), default=0)
+            oldest_at = newest_at // 2
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(arena.home / "cache" / "ledger-trimmed", (0, 0))    # it is time again
+            before = orch.open_ledger(world)
+            orch.trim_ledger(orch.replaced(world, now=lambda at=oldest_at: at + 86400), 1)
+            after = orch.open_ledger(world)
+            count += not os.path.samestat(os.fstat(before.fileno()), os.fstat(after.fileno()))
+            before.close()
+            after.close()
+            (arena.base / f"trims-{number}.new").write_text(str(count))
+            (arena.base / f"trims-{number}.new").replace(told)
+    except BaseException:
+        (arena.base / f"hammer-trimmer-{number}").write_text(traceback.format_exc())
         return 1
 
 
@@ -716,11 +823,13 @@ def kills(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
 
 
 def errors(program: Path, seed: int, end_at: float) -> Iterator[Figures]:
-    """Errors from every call, odd files in every place."""
+    """Errors from every call, lasting ones, halved writes; odd files in every place."""
     for play in PLAYS[:3]:
         if time.monotonic() < end_at:
             with arena_for(program, repo=False) as arena:
                 yield {"play": play, **fail_all_calls(arena, play, step=1 + (time.monotonic() > end_at))}
+                yield {"play": play, "lasting": True, **fail_all_calls(arena, play, step=2, lasts=True)}
+                yield {"play": play, **halve_writes(arena, play)}
     with arena_for(program, repo=False) as arena:
         count = sum(odd_file(arena, kind, place) for kind in KINDS for place in PLACES if time.monotonic() < end_at)
         yield {"kinds": len(KINDS), "places": len(PLACES), "commands run": count}
