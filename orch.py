@@ -15,7 +15,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     HANDOFF    what the next agent is told                           pure
     LEDGER     state, cooldowns, usage sums, exit status             pure
     RENDER     values -> lines for people                            pure
-    PROTOCOL   the Model Context Protocol: messages <-> values        pure
+    PROTOCOL   the Model Context Protocol: messages <-> values       pure
     PROCESSES  the spawner, the process table, stopping              I/O
     FILES      the home directory, locks, atomic replace             I/O
     WATCH      one agent at work: pipes, time limits                 I/O
