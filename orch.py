@@ -18,7 +18,7 @@ The map of this file. Each row is a banner; code in a section uses only that sec
     PLAN       roles: which, in which order, what each is told       pure
     RENDER     values -> lines for people                            pure
     GITHUB     what a run tells GitHub Actions                       pure
-    PROTOCOL   the Model Context Protocol: messages <-> values        pure
+    PROTOCOL   the Model Context Protocol: messages <-> values       pure
     PROCESSES  the spawner, the process table, stopping              I/O
     FILES      the home directory, locks, atomic replace             I/O
     WATCH      one agent at work: pipes, time limits                 I/O
