@@ -15,8 +15,8 @@ import pytest
 from conftest import TIMEOUT_S, codex_ok
 
 BASH_COMPLETION = Path("/usr/share/bash-completion/bash_completion")
-HOSTILE = ["$(touch pwned)", "`touch pwned`", "it's; touch pwned", 'say "$(touch pwned)"', "a b\\c", "-x & touch pwned #",
-           "~root", "*", "${HOME}", "%d:%n", "é 🙂", "<(touch pwned)"]
+HOSTILE = ["$(touch pwned) `touch pwned`", "it's; touch pwned & #", 'say "$(touch pwned)"', "-x ${HOME} a b\\c\\", "~root * ? [a]",
+           "%d:%n=é 🙂 <(touch pwned)"]
 CONFIG = {
     "agents": {"mine": {"command": ["mine"]}},
     "contexts": {"lean": {"claude": ["--x"]}, "long list": {}},
@@ -250,10 +250,23 @@ def test_what_is_cooling_is_offered(at_tab, fake):
     assert bash_words(at_tab, "orch cooldown clear claude:s", "s") == ["some\\ model"]
 
 
-def test_config_and_folder_of_the_line_hold(at_tab):
+def test_only_what_bash_replaces_is_given(at_tab):
+    assert bash_words(at_tab, "orch --agent=cl", "cl") == ["claude"]
+    assert bash_words(at_tab, "orch --agent=cl", "--agent=cl") == ["--agent=claude"]      # `=` breaks no words there
+    assert bash_words(at_tab, "orch -c 'lo", "lo") == ["long list'"]
+
+
+def test_the_config_that_the_line_names_holds(at_tab):
     at_tab.configure({"contexts": {"other": {}}}, at_tab.user_home / "c.json")
     assert bash_words(at_tab, "orch --config ~/c.json -c ") == ["other"]
     assert bash_words(at_tab, "orch --config=../user/c.json -c ") == ["other"]
+
+
+def test_the_project_of_the_folder_that_the_line_names_holds(at_tab):
+    (at_tab.work / "there" / ".git").mkdir(parents=True)
+    at_tab.configure({"order": ["codex"]}, at_tab.work / "there" / ".orch" / "config.json")
+    assert bash_words(at_tab, "orch -a ")[0] == "claude"
+    assert bash_words(at_tab, "orch -C there -a ")[0] == "codex"
 
 
 @pytest.mark.parametrize("spoil", ["{", '{"order": ["nobody"]}', "[]", '{"contexts": 1}'])
