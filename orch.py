@@ -6118,6 +6118,9 @@ def _exit_fd(pid: int) -> int | None:
 # note stays open and locked while its orch lives, which no reused pid can fake; without
 # a lock (some network file systems) pid, start time and boot must agree.
 
+FORK_S = 0.5                                               # how long a child may be on its way to become an agent
+
+
 def running_folder(world: World) -> str:
     """Where the attempts in progress are noted."""
     return home_path(world, "cache", "running")
@@ -6197,17 +6200,29 @@ def _owner_lives(record: Mapping[str, Any], path: str) -> bool | None:
     pid = record.get("pid")
     if record.get("host") != os.uname().nodename:
         return None
-    if record.get("boot") == boot_id() and isinstance(pid, int) and start_of(pid) == record.get("start") is not None:
+    known = record.get("boot") == boot_id() and record.get("start") is not None
+    if known and isinstance(pid, int) and start_of(pid) == record["start"]:
         return True
-    fd = claim_running(path)
+    fd = claim_running(path, FORK_S if known else 0)
     if fd is None:
         return True
     os.close(fd)
     return False
 
 
-def claim_running(path: str) -> int | None:
-    """Take over the note of a dead run; None where its orch lives, another has claimed it, or it is gone."""
+def claim_running(path: str, wait_s: float = 0) -> int | None:
+    """Take over the note of a dead run; None where its orch lives, another has claimed it, or it is gone.
+
+    An orch that was killed while it started its agent leaves the lock to the child, until that becomes the agent.
+    """
+    fd, give_up_at = _claim(path), time.monotonic() + wait_s
+    while fd is None and os.path.exists(path) and time.monotonic() < give_up_at:
+        time.sleep(LOOK_S)
+        fd = _claim(path)
+    return fd
+
+
+def _claim(path: str) -> int | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, claude_ok, codex_ok, needs_proc, step, wait_until
 from tools import torture
 
+import orch as core
 from orch import read_process
 
 pytestmark = needs_proc
@@ -75,6 +76,20 @@ def test_what_a_killed_orch_left_is_stopped_told_of_and_recorded_once(orch, fake
     assert not lives(agent)
     assert [record["outcome"] for record in orch.ledger()] == ["aborted", "ok", "ok"]
     assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok", "ok"]
+
+
+def test_a_lock_that_a_child_still_holds_is_waited_for(orch, fake, dead_note, monkeypatch):
+    """A kill between fork and exec: the child has the lock of the note until it becomes the agent."""
+    dead_note()
+    fake("claude", claude_ok("42"))
+    [note] = (orch.home / "cache" / "running").iterdir()
+    answers, real = iter([False] * 3), core.try_lock
+    monkeypatch.setattr(core, "try_lock", lambda fd: next(answers, True) and real(fd) if os.path.samestat(os.fstat(fd), held) else real(fd))
+    monkeypatch.setattr(os, "environ", {**os.environ, **orch.env})
+    held = os.stat(note)
+    result = core.run("next", cwd=str(orch.work))
+    assert result.answer == "42" and "killed before it ended; 1 process of it stopped" in result.warnings[0], result
+    assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok"]
 
 
 def test_a_reused_process_id_is_nobody_of_ours(orch, fake, dead_note):
