@@ -5584,7 +5584,10 @@ def make_folder(path: str) -> str:
         pass
     except FileNotFoundError:
         make_folder(os.path.dirname(path))
-        os.mkdir(path, 0o700)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:                            # another orch was as quick
+            pass
     return path
 
 
