@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
 import time
@@ -33,6 +34,17 @@ def test_sixty_four_processes_of_every_kind_lose_and_double_nothing(arena):
 def test_no_writer_starves_and_no_reader_sees_half_a_file(arena):
     figures = torture.hammer(arena, 16, 12)
     assert figures["worst wait ms"] < figures["of allowed ms"], figures
+
+
+def test_a_line_that_is_still_being_written_is_not_seen(orch):
+    """At every byte of it; the hammer would see one by chance only."""
+    orch.home.mkdir(mode=0o700)
+    world = core.make_world(orch.env, str(orch.work), None)
+    record = {"at": "2026-01-01T00:00:00Z", "task_id": "t"}
+    line = json.dumps(record).encode() + b"\n"
+    for size in range(len(line) - 1):
+        (orch.home / "usage.jsonl").write_bytes(line + line[:size])
+        assert list(core.read_ledger(world)) == [record], size
 
 
 def test_whoever_has_waited_longer_for_a_lock_asks_more_often(tmp_path, monkeypatch):

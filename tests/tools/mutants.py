@@ -176,7 +176,7 @@ LEDGER = (
     Mutant("half a line is read", "a reader takes what is still being written for damage",
            '        if not line.endswith(b"\\n") and len(line) < MAX_RECORD_BYTES and',
            "        if False and",
-           ["concurrency::no_writer_starves_and_no_reader_sees_half_a_file"]),
+           ["concurrency::a_line_that_is_still_being_written_is_not_seen"]),
     Mutant("the whole ledger for today's sum", "reading starts at the beginning",
            "    start, step, oldest = file.seek(0, os.SEEK_END), 64 << 10, since\n",
            "    start, step, oldest = 0, 64 << 10, since\n",

