@@ -5224,7 +5224,8 @@ class Stop:
 
     def request(self, signum: int) -> None:
         """Ask to stop as if this signal had come."""
-        self.urgent = self.signal is not None
+        closed = Exit.PIPE - 128                           # each agent's watch sees it: that is nobody asking twice
+        self.urgent = self.urgent or (self.signal is not None and closed not in (self.signal, signum))
         self.signal = self.signal or signum
         try:
             os.write(self._wake, b"!")

@@ -382,6 +382,21 @@ def test_a_closed_standard_output_stops_all_that_run_at_once(team, fake):
     assert team.leftovers() == {}
 
 
+@needs_proc
+def test_a_closed_standard_output_leaves_each_agent_its_time_to_end(team, fake):
+    """Both watches see it: the second is no second request, which would kill at once."""
+    leave = ("def end(*_):\n    time.sleep(0.3)\n    open('bye-%d' % os.getpid(), 'w').close()\n    os._exit(1)\n"
+             "signal.signal(signal.SIGTERM, end)\nopen('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n")
+    fake("claude", claude_ok("1", run=leave))
+    fake("codex", codex_ok("2", run=leave))
+    process = team.start("--team", "pair", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.stdout.close()
+    assert process.wait(timeout=30) == -signal.SIGPIPE
+    process.stderr.close()
+    assert len(list(team.work.glob("bye-*"))) == 2
+
+
 def test_a_time_limit_holds_for_the_whole_team(team, fake):
     fake("claude", claude_ok("1", run="time.sleep(60)"))
     result = team("--json", "--roles", "planner,tester", "--deadline", "1s", "look")
