@@ -7648,14 +7648,17 @@ LOGIN_CHECK_S = 20
 
 
 def read_readiness(world: World, agents: Sequence[Agent], *, ask: bool = True) -> dict[str, bool | None]:
-    """Whether each agent is logged in, by its login check; without `ask`, by what is still believed alone."""
+    """Whether each agent is logged in, by its login check; without `ask`, by what is still believed alone.
+
+    Who was not is asked again: most probably somebody has logged in since.
+    """
     path, now = home_path(world, "cache", "readiness.json"), world.now()
     try:
         fresh = {k: v for k, v in read_json(path).items()
                  if v["ok"] in (True, False, None) and 0 <= now - v["at"] < READINESS_S}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         fresh = {}
-    asked = [agent for agent in agents if agent.name not in fresh and agent.login_check] if ask else []
+    asked = [agent for agent in agents if ask and agent.login_check and not fresh.get(agent.name, {}).get("ok")]
     if asked:
         fresh.update((name, {"ok": ok, "at": now}) for name, ok in _check_logins(world, asked).items())
         _keep_readiness(path, fresh)

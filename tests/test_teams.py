@@ -515,6 +515,23 @@ def test_a_login_check_is_believed_for_a_minute(orch, fake):
     assert fake.login_checks == ["codex"] * 2
 
 
+def test_who_has_logged_in_since_is_ready_at_once(orch, fake):
+    orch.configure(ART)
+    fake("codex", codex_ok())
+    fake.log_out("codex")
+    assert orch("--role", "artist", "a cat").code == 77
+    fake.log_in("codex")
+    assert orch("--role", "artist", "a cat").code == 0
+
+
+def test_an_artist_that_is_free_is_taken_before_one_to_wait_for(orch, fake):
+    orch.configure({**ART, "agents": {"claude": {"capabilities": ["image"]}, **ART["agents"]}})
+    fake("claude")
+    fake("codex", codex_ok())
+    orch("cooldown", "set", "claude", "1h")
+    assert orch("--wait", "3s", "--role", "artist", "a cat").code == 0
+
+
 def test_an_agent_that_says_what_it_can_is_taken_before_one_that_says_nothing(orch, fake):
     orch.configure(ART)
     fake("claude")
