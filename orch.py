@@ -7843,10 +7843,10 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     """What run.json says, with `folder`; None where it says nothing of use."""
     if _name_problem(run_id):
         return None
-    folder = run_folder(world, run_id)
     try:
+        folder = run_folder(world, run_id)
         record = parse_run_record(read_file(os.path.join(folder, RUN_FILE), MAX_RUN_BYTES))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, OrchError, ValueError, RecursionError):
         return None
     status = "interrupted" if record["status"] == "running" and not is_going(folder) else record["status"]
     return {**record, "id": run_id, "status": status, "folder": folder}

@@ -127,6 +127,14 @@ def test_a_linked_folder_of_runs_is_refused(team, tmp_path):
     assert "link" in one_line_error(team("runs"))
 
 
+def test_a_link_among_the_runs_is_passed_over(team, fake, tmp_path):
+    fake("claude", claude_ok("1"))
+    run_id = team("--json", "--role", "planner", "x").json["run_id"]
+    (team.work / ".orch" / "runs" / "0").symlink_to(team.work / ".orch" / "runs" / run_id)
+    result = team("runs", "--json")
+    assert [value["id"] for value in result.json] == [run_id], result
+
+
 # === GOING ON ============================================================
 
 def test_a_run_goes_on_with_the_roles_that_have_no_answer(team, fake):
