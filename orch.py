@@ -8082,8 +8082,10 @@ def run_batch(team: Team, batch: Sequence[int], handed: Sequence[Handed], change
 
 
 def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes | None) -> None:
-    """Run one role to its end."""
+    """Run one role to its end, unless all is to stop before its turn has come."""
     role, lead = team.roles[index], team.lead
+    if lead.world.stop.signal is not None:
+        return
     team.begun.add(role.name)
     team.save()
     part = Part(lead, role.name, index + 1, len(team.roles), assets_folder(team, role))

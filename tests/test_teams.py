@@ -370,6 +370,19 @@ def state_of(pid):
 
 
 @needs_proc
+def test_a_signal_leaves_those_that_wait_for_their_turn_where_they_are(team, fake):
+    stay = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    team.configure({"roles": {name: {"prompt": "x", "writes": False} for name in "abc"}})
+    fake("claude", claude_ok("1", run=stay), claude_ok("2", run=stay))
+    process = team.start("--json", "--roles", "a,b,c", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert [(role["name"], role["status"]) for role in json.loads(out)["roles"]] == [("a", "aborted"), ("b", "aborted"), ("c", "skipped")]
+    assert b"[3/3]" not in err
+
+
+@needs_proc
 def test_a_closed_standard_output_stops_all_that_run_at_once(team, fake):
     stay = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
     fake("claude", claude_ok("1", run=stay))
