@@ -3977,7 +3977,7 @@ def choose_roles(config: Config, request: Request) -> Selection | None:
 
     Raises OrchError for unknown names, a role named twice, and ways to choose that exclude each other.
     """
-    asked = [name for name in ("role", "roles", "team") if getattr(request, name)]
+    asked = [name for name in ("role", "roles", "team") if getattr(request, name) not in (None, ())]    # "" is a name
     asked += ["auto"] if request.auto else []
     if len(asked) > 1:
         raise OrchError(f"{' and '.join('--' + name for name in asked)} exclude each other")

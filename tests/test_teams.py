@@ -206,6 +206,13 @@ def test_a_team_that_names_a_role_twice_is_refused(orch, fake):
     assert "teams.twice" in one_line_error(orch("x"))
 
 
+@pytest.mark.parametrize("option", ["--role", "--team"])
+def test_an_empty_name_is_no_plain_run(team, fake, option):
+    """As `--team "$TEAM"` has it where the variable is not set."""
+    fake("claude")
+    assert 'unknown' in one_line_error(team(option, "", "x"))
+
+
 @pytest.mark.parametrize("rule", [{"role": "planner"}, {"keywords": ["x"]}, {"role": "planner", "keywords": []}])
 def test_half_a_rule_of_auto_is_refused(orch, fake, rule):
     orch.configure({"roles": ROLES, "auto": {"rules": [rule]}})
