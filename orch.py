@@ -7709,9 +7709,9 @@ def able_agent(world: World, config: Config, role: Role, request: Request, *, as
     logins = read_readiness(world, found, ask=ask)
     ends = cooling(read_state(world)[0], world.now())
     usable = [agent.name for agent in found if logins.get(agent.name) is not False]
-    ready = [name for name in usable if name not in ends or request.wait_s > 0]
+    ready = [name for name in usable if name not in ends] or (usable if request.wait_s > 0 else [])
     if ready:
-        return ready[0]
+        return min(ready, key=lambda name: ends.get(name, 0))
     raise _not_ready(role, able, found, {name: ends[name] for name in usable})
 
 
