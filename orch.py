@@ -8330,6 +8330,7 @@ class Screen:
             self.stream(event["text"])
         if kind == "role_end":
             self.at_work.pop(role, None)
+            self.live.show(list(self.at_work.values()))
         if kind in ("activity", "attempt_start"):
             until = event.get("until")
             if until and until != self.live.until and not self.live.on:    # in a log, a silent hour looks like a hang

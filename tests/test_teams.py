@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import stat
+import subprocess
 import threading
 import time
 
@@ -286,6 +287,28 @@ def test_the_live_line_shows_all_that_are_at_work(team, fake):
         os.close(master)
     assert process.wait(60) == 0
     assert shown.count(b"\n") == 4 and shown.endswith(b"tokens\r\n"), shown
+
+
+def test_the_live_line_forgets_who_has_ended(team, fake):
+    fake("claude", claude_ok("1", run=until("os.path.exists('go')")))
+    fake("codex", codex_ok("2", run=until("os.path.exists('go-codex')")))
+    master, slave = pty.openpty()
+    process = team.start("--team", "pair", "look", stdout=subprocess.DEVNULL, stderr=slave, env={"TERM": "xterm"})
+    os.close(slave)
+    shown = b""
+    while b"reviewer (claude) " not in shown or b"critic (codex) " not in shown:
+        shown += os.read(master, 1000)
+    (team.work / "go-codex").touch()
+    while b"reviewer (claude)" not in shown.partition(b"tokens\r\n")[2]:
+        shown += os.read(master, 1000)
+    (team.work / "go").touch()
+    try:
+        while True:
+            shown += os.read(master, 1000)
+    except OSError:                                     # the other end is closed
+        os.close(master)
+    assert process.wait(60) == 0
+    assert b"critic" not in shown.partition(b"tokens\r\n")[2], shown
 
 
 def test_no_more_run_at_once_than_allowed_and_all_of_a_batch_see_the_same(team, fake):
