@@ -5579,13 +5579,12 @@ def home_path(world: World, *names: str) -> str:
 
 def make_folder(path: str) -> str:
     """Make sure that a folder of ours exists, 0700, whatever the umask says of those above it."""
+    if not os.path.isdir(os.path.dirname(path)):
+        make_folder(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         pass
-    except FileNotFoundError:
-        make_folder(os.path.dirname(path))
-        os.mkdir(path, 0o700)
     return path
 
 
