@@ -8559,7 +8559,8 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     """Print the roles in order, with what is known before the first one has handed anything over."""
     roles = roles_of(lead.config, selection.roles)
     batches = {index: number for number, batch in enumerate(plan_batches(roles), 1) for index in batch}
-    rows = [{"name": role.name, "batch": batches[index], **_planned_role(world, lead, role, selection)}
+    ends = cooling(load_state(world), world.now())
+    rows = [{"name": role.name, "batch": batches[index], **_planned_role(lead, role, selection, ends)}
             for index, role in enumerate(roles)]
     if given["json"] or given["events"]:
         print_json({"selection": selection.__dict__, "roles": rows, "warnings": list(warnings)})
@@ -8574,8 +8575,8 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     return Exit.OK
 
 
-def _planned_role(world: World, lead: Run, role: Role, selection: Selection) -> dict[str, Any]:
-    trouble = None
+def _planned_role(lead: Run, role: Role, selection: Selection, ends: Mapping[str, float]) -> dict[str, Any]:
+    world, trouble = lead.world, None
     try:
         agent = able_agent(world, lead.config, role, lead.request, ask=False) if role.capability else role.agent
     except OrchError as err:
@@ -8583,7 +8584,6 @@ def _planned_role(world: World, lead: Run, role: Role, selection: Selection) -> 
     text, _ = render_role_prompt(Brief(role, lead.request.prompt, selection.roles), 0)
     request = request_for(replaced(role, agent=agent), lead.request, text, alone=len(selection.roles) == 1)
     config = config_for(lead.config, role)
-    ends = cooling(load_state(world), world.now())
     planned = route(config, request, ends, lambda one: is_installed(world, one), tuple)
     first = next(iter(planned.usable()), None)
     return {"agent": first and first.agent.name, "model": first and first.model, "effort": first and first.effort,
