@@ -7615,7 +7615,8 @@ def adopt(one: Run, record: Mapping[str, Any]) -> None:
         return
     stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() and not in_ledger else 0
     where = f" on {printable(str(agent))}" if agent else ""
-    hint = f"; `orch runs resume {printable(task_id)}` goes on with it" if record.get("role") or not agent else ""
+    of_team = (record.get("role") or not agent) and task_id != one.task_id
+    hint = f"; `orch runs resume {printable(task_id)}` goes on with it" if of_team else ""
     one.warn(f"an earlier run ({printable(task_id)}{where}) was killed before it ended; {stopped} "
              f"process{'' if stopped == 1 else 'es'} of it stopped, recorded as aborted{hint}")
     told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal",
