@@ -4073,7 +4073,7 @@ class Brief:
     """Everything the prompt of a role is made of."""
     role: Role
     request: str                      # the user's own words
-    team: tuple[str, ...]             # the roles of the run, in order
+    team: tuple[Role, ...]            # of the run, in order
     handed: tuple[Handed, ...] = ()
     changes: Changes | None = None    # since the run began; None: not known, or none asked for
     assets: str | None = None         # the directory for what it makes
@@ -4093,9 +4093,10 @@ def render_role_prompt(brief: Brief, most_chars: int) -> tuple[str, int]:
 
 
 def _place_part(brief: Brief) -> str:
-    name, team = brief.role.name, brief.team
-    lines = [f'Your role is "{name}".'] if len(team) == 1 else [
-        f'Your role is "{name}", step {team.index(name) + 1} of {len(team)} ({", ".join(team)}): a team works on one',
+    name, names = brief.role.name, [role.name for role in brief.team]
+    step = f"step {names.index(name) + 1} of {len(names)} ({', '.join(names)})"
+    lines = [f'Your role is "{name}".'] if len(names) == 1 else [
+        f'Your role is "{name}", {step}: a team works on one',
         "request in the same directory. Do your own part only."]
     if not brief.role.writes:
         lines.append("You only read: change no file.")
@@ -4121,7 +4122,7 @@ def _assets_part(assets: str | None) -> str:
 
 
 def _ask_part(brief: Brief) -> str:
-    if brief.role.name == brief.team[-1]:
+    if brief.team.index(brief.role) in plan_batches(brief.team)[-1]:
         return ""
     return ("End your answer with a section under the heading `## Handoff` (at most 200 words): what is done, what is\n"
             "left, which files matter. The roles after you see that section and the files, and nothing else of yours.")
@@ -8089,8 +8090,8 @@ def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes
     team.begun.add(role.name)
     team.save()
     part = Part(lead, role.name, index + 1, len(team.roles), assets_folder(team, role))
-    text, hidden = render_role_prompt(Brief(role, lead.request.prompt, team.selection.roles, tuple(handed), changes,
-                                            part.assets), lead.config.handoff_chars)
+    text, hidden = render_role_prompt(Brief(role, lead.request.prompt, team.roles, tuple(handed), changes, part.assets),
+                                      lead.config.handoff_chars)
     request = request_for(role, lead.request, text, alone=len(team.roles) == 1)
     left_s = lead.time_left()
     request = replaced(request, deadline_s=0 if left_s == float("inf") else max(left_s, 0.001), wait_s=lead.wait_left_s)
@@ -8561,7 +8562,7 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     roles = roles_of(lead.config, selection.roles)
     batches = {index: number for number, batch in enumerate(plan_batches(roles), 1) for index in batch}
     ends = cooling(load_state(world), world.now())
-    rows = [{"name": role.name, "batch": batches[index], **_planned_role(lead, role, selection, ends)}
+    rows = [{"name": role.name, "batch": batches[index], **_planned_role(lead, role, roles, ends)}
             for index, role in enumerate(roles)]
     if given["json"] or given["events"]:
         print_json({"selection": selection.__dict__, "roles": rows, "warnings": list(warnings)})
@@ -8576,14 +8577,14 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     return Exit.OK
 
 
-def _planned_role(lead: Run, role: Role, selection: Selection, ends: Mapping[str, float]) -> dict[str, Any]:
+def _planned_role(lead: Run, role: Role, team: tuple[Role, ...], ends: Mapping[str, float]) -> dict[str, Any]:
     world, trouble = lead.world, None
     try:
         agent = able_agent(world, lead.config, role, lead.request, ask=False) if role.capability else role.agent
     except OrchError as err:
         agent, trouble = role.agent, str(err)
-    text, _ = render_role_prompt(Brief(role, lead.request.prompt, selection.roles), 0)
-    request = request_for(replaced(role, agent=agent), lead.request, text, alone=len(selection.roles) == 1)
+    text, _ = render_role_prompt(Brief(role, lead.request.prompt, team), 0)
+    request = request_for(replaced(role, agent=agent), lead.request, text, alone=len(team) == 1)
     config = config_for(lead.config, role)
     planned = route(config, request, ends, lambda one: is_installed(world, one), tuple)
     first = next(iter(planned.usable()), None)
