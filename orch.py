@@ -7611,7 +7611,8 @@ def adopt(one: Run, record: Mapping[str, Any]) -> None:
     """Take over one dead run's attempt: stop it, say so, record it as aborted; each but what was done before."""
     task_id, agent, now = str(record.get("task_id")), record.get("agent"), one.world.now()
     in_ledger = one.in_home(is_in_ledger, record)
-    is_job = any(job.get("id") == task_id for job in read_state(one.world)[0]["jobs"])
+    is_job = any(job.get("id") == task_id and str(job.get("at")) >= str(record.get("run_at"))
+                 for job in read_state(one.world)[0]["jobs"])      # a run that went on has one of an earlier life too
     if in_ledger and is_job:                               # it was killed when all was done
         return
     stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() and not in_ledger else 0

@@ -251,6 +251,22 @@ def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
 
 
 @needs_proc
+def test_a_run_that_is_killed_when_it_goes_on_is_recorded_as_aborted(team, fake):
+    run_id = stopped_run(team, fake)
+    fake("codex", codex_ok("", run=STAY))
+    fake("claude", claude_ok("42"))
+    time.sleep(1.1)                                     # the job says to the second when it ended
+    process = team.start("runs", "resume", run_id)
+    wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
+    process.kill()
+    process.communicate()
+    assert team("next").out == "42\n"
+    jobs = {job["id"]: job["status"] for job in team.state()["jobs"]}
+    assert jobs.pop(run_id) == "aborted" and [*jobs.values()] == ["ok"]
+    assert team.leftovers() == {}
+
+
+@needs_proc
 def test_a_run_killed_with_two_roles_at_work_is_recorded_once_each(team, fake):
     fake("claude", claude_ok("", run=STAY))
     fake("codex", codex_ok("", run=STAY), codex_ok("42"))
