@@ -7850,8 +7850,10 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
         record = parse_run_record(read_file(os.path.join(folder, RUN_FILE), MAX_RUN_BYTES))
     except (OSError, OrchError, ValueError, RecursionError):
         return None
-    status = "interrupted" if record["status"] == "running" and not is_going(folder) else record["status"]
-    return {**record, "id": run_id, "status": status, "folder": folder}
+    if record["status"] == "running" and not is_going(folder):
+        roles = [{**role, "status": "interrupted"} if role["status"] == "running" else role for role in record["roles"]]
+        record = {**record, "status": "interrupted", "roles": roles}
+    return {**record, "id": run_id, "folder": folder}
 
 
 # === TEAM =================================================================

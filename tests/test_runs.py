@@ -236,7 +236,7 @@ def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
     process.kill()
     process.communicate()
-    assert team("runs", "--json").json[0]["status"] == "interrupted"
+    assert team("runs", "--json").json[0]["status"] == team("runs", "--json").json[0]["roles"][1]["status"] == "interrupted"
     run_id = team("runs", "--json").json[0]["id"]
     result = team("runs", "resume", run_id, "--json")
     assert (result.code, result.json["run_id"]) == (0, run_id), result
