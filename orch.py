@@ -8014,6 +8014,11 @@ class Team:
             return None
         return lead.tree.changes(0 if self.roles[batch[0]].writes else lead.config.diff_chars)[0]
 
+    def way_on(self) -> str:
+        """What to do after an end that came too early; empty where it is no better than to ask again."""
+        better = self.folder is not None and len(self.roles) > 1
+        return f"`orch runs resume {self.lead.task_id}` goes on from there" if better else ""
+
     def is_over(self) -> bool:
         """Whether no further role may begin."""
         failed = (share is not None and share.code != Exit.OK and role.on_failure == "stop"
@@ -8144,6 +8149,8 @@ def conclude_team(team: Team) -> Result:
     code = team_exit([(share.code, role.on_failure) for role, share in zip(team.roles, team.shares) if share])
     if stopped_by is not None and not all(share and share.code == Exit.OK for share in team.shares):
         code = Exit(128 + stopped_by)
+        if team.way_on():
+            lead.warn(team.way_on())
     for share in shares:
         lead.attempts += share.result.attempts if share.result else ()
         lead.extra += share.extra
@@ -8184,8 +8191,7 @@ def team_error(team: Team, last: Share | None, code: Exit) -> str:
     """One line that says which role failed and why, and how to go on."""
     if last is None or code > 128:
         return EXIT_TEXTS[code]
-    again = f"; `orch runs resume {team.lead.task_id}` goes on from there"
-    return f"{last.role}: {last.error}{again if team.folder and len(team.roles) > 1 else ''}"
+    return "; ".join(filter(None, (f"{last.role}: {last.error}", team.way_on())))
 
 # === SCREEN ===============================================================
 # Standard output carries the answer and nothing else; all else goes to standard error.

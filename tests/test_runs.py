@@ -310,8 +310,9 @@ def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake)
     process = team.start("--roles", "reviewer,critic,tester", "make it")
     wait_until(lambda: list(team.work.glob("up-*")) and list(team.work.glob(".orch/runs/*/critic.md")), 30, "the critic done")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    _, err = process.communicate(timeout=30)
     run_id = team("runs", "--json").json[0]["id"]
+    assert err.endswith(b"orch: `orch runs resume %s` goes on from there\n" % run_id.encode())
     result = team("runs", "resume", run_id, "--json")
     assert result.code == 0 and sorted(roles_of(fake)) == ["critic", "reviewer", "reviewer", "tester"], result
     assert [role["status"] for role in result.json["roles"]] == ["ok"] * 3
