@@ -2556,7 +2556,7 @@ def build_launch(candidate: Candidate, access: str, prompt: str, context: Sequen
 
     `context` are the flags of the context, `session` is the one to resume.
     """
-    agent = candidate.agent
+    agent, prompt = candidate.agent, prompt.replace("\0", "")      # an earlier agent may have said one: no argument can
     flags = [*_filled(agent.model_args, "{model}", candidate.model),
              *_filled(agent.effort_args, "{effort}", candidate.effort),
              *agent.access_args.get(access, ()), *context]

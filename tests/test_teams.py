@@ -138,6 +138,12 @@ def test_events_name_their_role(team, fake):
     assert all(event["task_id"] == events[0]["task_id"] and event["at"] for event in events)
 
 
+def test_a_role_that_says_a_nul_does_not_keep_the_next_from_its_work(team, fake):
+    fake("claude", claude_ok("## Handoff\nuse b\0.py"), claude_ok("2"))
+    assert team("--roles", "planner,tester", "make it").code == 0
+    assert "use b.py" in prompts(fake)["tester"]
+
+
 def test_the_fourth_handoff_is_cut_so_that_the_total_fits(team, fake):
     fake("claude", *[claude_ok(f"## Handoff\n{letter * 1900}") for letter in "abcd"], claude_ok("end"))
     team.configure({"roles": {**{f"r{n}": {"prompt": "x"} for n in range(5)}}, "pipeline": {"handoff_chars": 6000}})
