@@ -6952,10 +6952,12 @@ class Run:
         while self.notes:
             self.in_home(forget_running, *self.notes.pop())
 
-    def leave_notes(self) -> None:
-        """A run that ended by an error leaves its notes to the next one."""
+    def close(self) -> None:
+        """Let go of what it has; a run that ended by an error leaves its notes to the next one."""
         while self.notes:
             os.close(self.notes.pop()[1])
+        if self.tree is not None:
+            self.tree.close()
 
     def time_left(self) -> float:
         """Seconds to the deadline."""
@@ -7280,12 +7282,9 @@ def run_alone(world: World, config: Config, request: Request, warnings: Sequence
         one.warn(text)
     try:
         adopt_orphans(one)
-        planned = attempt_until_waited(one)
-        return conclude(one, planned)
+        return conclude(one, attempt_until_waited(one))
     finally:
-        one.leave_notes()
-        if one.tree is not None:
-            one.tree.close()
+        one.close()
 
 
 def refuse_recursion(env: Mapping[str, str]) -> None:
@@ -8051,10 +8050,8 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
                 run_batch(team, left, team.handed(batch[0]), team.changes(batch))
         return conclude_team(team)
     finally:
-        lead.leave_notes()
+        lead.close()
         team.close()
-        if lead.tree is not None:
-            lead.tree.close()
 
 
 def count_attempts(world: World, task_id: str, since: str) -> int:
@@ -8109,9 +8106,7 @@ def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes
     try:
         result = conclude(one, attempt_until_waited(one))
     finally:
-        one.leave_notes()
-        if one.tree is not None:
-            one.tree.close()
+        one.close()
     lead.wait_left_s = min(lead.wait_left_s, one.wait_left_s)
     end_share(team, index, one, result)
 
