@@ -6940,6 +6940,12 @@ class Run:
             lead.home_trouble = True
             lead.warn(text)
 
+    def note(self, **of: Any) -> dict[str, Any]:
+        """What the note of an attempt in progress says, or that of a team, which has no agent and no process."""
+        return {"task_id": self.task_id, "agent": None, "model": None, "at": render_time(self.world.now()),
+                "run_at": render_time(self.began_on), "role": self.part.role if self.part else None,
+                "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt), **of}
+
     def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
         """Note an attempt before its agent starts, in place of the one before it, which is in the ledger by now."""
         fd = self.in_home(note_running, attempt_id, record)
@@ -7084,7 +7090,10 @@ class Watch:
     def start(self) -> tuple[Ended, Report]:
         """Note the attempt, start the agent and watch it."""
         world = self.run_.world
-        self.run_.note_attempt(self.attempt_id, self.note())
+        task, run = self.task, self.run_
+        run.note_attempt(self.attempt_id, run.note(
+            kind=task.kind, nth=len(run.attempts) + len(run.extra) + 1, agent=self.agent.name,
+            model=task.candidate.model, prompt_chars=len(task.prompt)))
         try:
             launch, limits = self.launch(), self.limits()
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
@@ -7115,15 +7124,6 @@ class Watch:
             return self.format.read_usage(read_file(self.usage_path(), MAX_CONFIG_BYTES).decode("utf-8", "replace"))
         except OSError:                                    # it wrote none
             return None
-
-    def note(self) -> dict[str, Any]:
-        """What the note of a running attempt says."""
-        run = self.run_
-        return {"task_id": run.task_id, "agent": self.agent.name, "model": self.task.candidate.model,
-                "kind": self.task.kind, "at": render_time(run.world.now()), "run_at": render_time(run.began_on),
-                "role": run.part.role if run.part else None, "nth": len(run.attempts) + len(run.extra) + 1,
-                "project": run.project,
-                "prompt_chars": len(self.task.prompt), "prompt": run.prompt_start}
 
     def environment(self) -> dict[str, str]:
         """The agent's environment."""
@@ -8040,7 +8040,7 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         adopt_orphans(lead)
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
             lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
-        lead.note_attempt(f"{lead.task_id}.0", team_note(lead))
+        lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
         if lead.request.changes_wanted or len(team.roles) > 1:
             lead.tree = open_tree(lead.world)
         team.save()
@@ -8057,13 +8057,6 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
 def count_attempts(world: World, task_id: str, since: str) -> int:
     """How many attempts of a task the ledger has."""
     return sum(1 for line in read_ledger_since(world, since) if line and line.get("task_id") == task_id)
-
-
-def team_note(lead: Run) -> dict[str, Any]:
-    """The note that a team is under way, also between two attempts; it has no process and no line in the ledger."""
-    return {"task_id": lead.task_id, "agent": None, "model": None, "kind": "team", "nth": 0, "role": None,
-            "at": render_time(lead.began_on), "run_at": render_time(lead.began_on), "project": lead.project,
-            "prompt_chars": len(lead.request.prompt), "prompt": lead.prompt_start}
 
 
 def run_batch(team: Team, batch: Sequence[int], handed: Sequence[Handed], changes: Changes | None) -> None:
