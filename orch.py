@@ -4332,7 +4332,7 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
              *_list(selection.get("reasons")), *(path for role in roles for path in _list(_dict(role).get("assets")))]
     maybe = [selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
              *(_dict(role).get(key) for role in roles for key in ("agent", "error", "artifact"))]
-    spans = [options.get(name) for name in ("timeout_s", "idle_timeout_s")]
+    spans = [options.get(name) for name in OPTION_SPANS]
     sound = (all(isinstance(item, str) for item in texts)
              and all(item is None or isinstance(item, str) for item in maybe)
              and all(item is None or (type(item) in (int, float) and 0 <= item < BELIEVED) for item in spans))
@@ -4341,7 +4341,8 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
     return {**record, "roles": roles, "options": options, "selection": selection}
 
 
-OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")
+OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")     # what run.json keeps of a request,
+OPTION_SPANS = ("timeout_s", "idle_timeout_s")                                     # and `failover`
 
 
 def resumed_request(record: Mapping[str, Any], over: Request, config: Config) -> tuple[Request, tuple[str, ...]]:
@@ -4349,7 +4350,7 @@ def resumed_request(record: Mapping[str, Any], over: Request, config: Config) ->
 
     Of what stands in the project, an access wider than the config's is not taken, nor a name that would be an option.
     """
-    kept = {name: record["options"].get(name) for name in (*OPTION_TEXTS, "timeout_s", "idle_timeout_s")}
+    kept = {name: record["options"].get(name) for name in (*OPTION_TEXTS, *OPTION_SPANS)}
     warnings = []
     access = kept["access"]
     if access is not None and (access not in ACCESS_LEVELS or _widens("access", access, {"access": config.access})):
@@ -7740,15 +7741,15 @@ MAX_ASSETS = 1000
 LOCK_TRIES = 5
 
 
-def runs_folder(world: World) -> str:
-    """Where the runs with roles of this project are kept."""
-    return os.path.join(find_checkout(world.cwd) or world.cwd, ".orch", "runs")
+def project_folder(world: World) -> str:
+    """Where a project's own files of orch lie: the top level of the checkout, else the working directory."""
+    return find_checkout(world.cwd) or world.cwd
 
 
-def run_folder(world: World, run_id: str, *below: str) -> str:
-    """Where one run is kept, or a folder in it; raises OrchError where a link stands on the way."""
-    path = os.path.dirname(os.path.dirname(runs_folder(world)))
-    for name in (".orch", "runs", run_id, *below):
+def runs_folder(world: World, *below: str) -> str:
+    """Where the runs of this project are kept, or a folder in it; raises OrchError where a link stands on the way."""
+    path = project_folder(world)
+    for name in (".orch", "runs", *below):
         path = os.path.join(path, name)
         if os.path.islink(path):
             raise OrchError(f"{path}: a link, and orch follows none there; remove it")
@@ -7757,7 +7758,7 @@ def run_folder(world: World, run_id: str, *below: str) -> str:
 
 def open_run(world: World, run_id: str) -> tuple[str, int]:
     """Make the folder of a run, and lock it; raises OrchError for one that is still going, OSError without room."""
-    folder = make_folder(run_folder(world, run_id))
+    folder = make_folder(runs_folder(world, run_id))
     try:                                                   # not by a temporary file: another run may be at it too
         ignore = os.path.join(os.path.dirname(folder), ".gitignore")
         with open(os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -7794,7 +7795,7 @@ def is_going(folder: str) -> bool:
 
 def write_artifact(world: World, run_id: str, name: str, text: str) -> str:
     """Write a file of a run, whole or not at all; returns its path."""
-    path = os.path.join(run_folder(world, run_id), name)
+    path = os.path.join(runs_folder(world, run_id), name)
     replace_file(path, [text.encode("utf-8", "replace")])
     return path
 
@@ -7812,7 +7813,7 @@ def find_assets(world: World, run_id: str, role: str) -> tuple[str, ...]:
     """The regular files that a role has made; no link is followed or taken."""
     found: list[str] = []
     try:
-        walk = os.walk(run_folder(world, run_id, "assets", role))
+        walk = os.walk(runs_folder(world, run_id, "assets", role))
     except OrchError:
         return ()
     for path, folders, files in itertools.islice(walk, MAX_ASSETS):
@@ -7834,7 +7835,7 @@ def _is_regular(path: str) -> bool:
 def read_runs(world: World) -> list[dict[str, Any]]:
     """The runs of this project, the newest first; what cannot be read is left out."""
     try:
-        names = sorted(os.listdir(os.path.dirname(run_folder(world, "x"))), reverse=True)
+        names = sorted(os.listdir(runs_folder(world)), reverse=True)
     except OSError:
         return []
     return [record for record in (read_run(world, name) for name in names if not name.startswith(".")) if record]
@@ -7845,7 +7846,7 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     if _name_problem(run_id):
         return None
     try:
-        folder = run_folder(world, run_id)
+        folder = runs_folder(world, run_id)
         record = parse_run_record(read_file(os.path.join(folder, RUN_FILE), MAX_RUN_BYTES))
     except (OSError, OrchError, ValueError, RecursionError):
         return None
@@ -7960,7 +7961,7 @@ class Team:
     def warn_folder(self, err: Exception) -> None:
         """Tell that artifacts are not kept, once."""
         self.folder = None
-        where = getattr(err, "filename", None) or runs_folder(self.lead.world)
+        where = getattr(err, "filename", None) or os.path.join(project_folder(self.lead.world), ".orch", "runs")
         self.lead.warn(f"{where}: {reason_of(err)}; the answers of the roles are not kept as files")
 
     def keep(self, name: str, text: str) -> str | None:
@@ -7981,8 +7982,7 @@ class Team:
     def record(self, status: str) -> dict[str, Any]:
         """What run.json says."""
         lead = self.lead
-        options = {name: getattr(lead.request, name)
-                   for name in (*OPTION_TEXTS, "timeout_s", "idle_timeout_s", "failover")}
+        options = {name: getattr(lead.request, name) for name in (*OPTION_TEXTS, *OPTION_SPANS, "failover")}
         return {"version": RUN_VERSION, "id": lead.task_id, "at": self.at, "status": status,
                 "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": options,
                 "selection": self.selection.__dict__, "roles": self.role_rows(running=True)}
@@ -8109,7 +8109,7 @@ def assets_folder(team: Team, role: Role) -> str | None:
     if role.capability is None or team.folder is None:
         return None
     try:
-        return make_folder(run_folder(team.lead.world, team.lead.task_id, "assets", role.name))
+        return make_folder(runs_folder(team.lead.world, team.lead.task_id, "assets", role.name))
     except (OSError, OrchError) as err:
         team.warn_folder(err)
         return None
@@ -9309,8 +9309,8 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
 
 def _cwd_of(record: Mapping[str, Any], world: World) -> str:
     """Where a run was started, if that is still a directory of this project."""
-    path, top = os.path.realpath(str(record.get("cwd") or "")), os.path.dirname(os.path.dirname(runs_folder(world)))
-    inside = (path + "/").startswith(os.path.realpath(top).rstrip("/") + "/")
+    path, top = os.path.realpath(str(record.get("cwd") or "")), os.path.realpath(project_folder(world))
+    inside = (path + "/").startswith(top.rstrip("/") + "/")
     return path if inside and os.path.isdir(path) and find_checkout(path) == find_checkout(world.cwd) else world.cwd
 
 
