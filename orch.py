@@ -7739,6 +7739,7 @@ RUN_FILE, RUN_LOCK = "run.json", "run.lock"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
 LOCK_TRIES = 5
+STILL_GOING = "{}: this run is still going"
 
 
 def project_folder(world: World) -> str:
@@ -7771,7 +7772,7 @@ def open_run(world: World, run_id: str) -> tuple[str, int]:
             return folder, fd
         time.sleep(LOOK_S)
     os.close(fd)
-    raise OrchError(f"{run_id}: this run is still going")
+    raise OrchError(STILL_GOING.format(run_id))
 
 
 def _is_free(fd: int) -> bool:
@@ -9286,6 +9287,8 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     """Go on with a run: the roles that have no finished answer, with the handoffs of those that have."""
     refuse_recursion(world.env)
     record = find_run(given, world, given.words[1])
+    if record["status"] == "running":                      # what its roles have come to is not read before it has ended
+        raise OrchError(STILL_GOING.format(record["id"]))
     world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
     asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,

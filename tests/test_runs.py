@@ -292,16 +292,10 @@ def test_a_run_that_is_still_going_is_not_gone_on_with(team, fake):
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the planner at work")
     (value,) = team("runs", "--json").json
     assert value["status"] == "running" and value["roles"][0]["status"] == "running"
-    assert "still going" in one_line_error_after_notices(team("runs", "resume", value["id"]))
+    assert "still going" in one_line_error(team("runs", "resume", value["id"]))
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert team("runs", "--json").json[0]["status"] == "aborted"
-
-
-def one_line_error_after_notices(result):
-    """The last line of a refusal."""
-    assert (result.code, result.out) == (2, ""), result
-    return result.notices[-1]
 
 
 def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake):
