@@ -4136,7 +4136,7 @@ def extract_handoff(answer: str) -> str:
     """
     lines = answer.splitlines()
     headings = list(_headings(lines))
-    starts = [number for number, text in headings if re.fullmatch(r"## *handoff *:? *#*", text, re.I)]
+    starts = [number for number, text in headings if re.fullmatch("## *handoff[ :#]*", text, re.I)]
     if starts:
         end = next((number for number, _ in headings if number > starts[-1]), len(lines))
         part = "\n".join(lines[starts[-1] + 1:end]).strip() or "\n".join(lines[starts[-1] + 1:]).strip()
@@ -4224,14 +4224,17 @@ def without_code(text: str) -> str:
 
 def _without_spans(line: str) -> str:
     """A line without what stands between two runs of backticks of one length."""
-    kept, parts = "", re.split("(`+)", line)
-    while parts:
-        part = parts.pop(0)
-        if part.startswith("`") and part in parts:
-            del parts[:parts.index(part) + 1]
-        else:
-            kept += part
-    return kept
+    parts = re.split("(`+)", line)                         # every other one is a run of backticks
+    ends: dict[int, int | None] = {}                       # a run -> the next one of its length
+    later: dict[str, int] = {}
+    for place in reversed(range(1, len(parts), 2)):
+        ends[place], later[parts[place]] = later.get(parts[place]), place
+    kept, place = [], 0
+    while place < len(parts):
+        end = ends.get(place)
+        kept += [] if end else [parts[place]]
+        place = (end or place) + 1
+    return "".join(kept)
 
 
 # What follows is English: these words begin a question, a request in the form of one, and a plain statement.

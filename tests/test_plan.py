@@ -80,12 +80,20 @@ def test_auto_keeps_the_highest_priorities_in_the_order_of_the_rules_and_says_wh
     assert picked("no tests").reasons == ('tester: "tests" is negated',)
 
 
-@pytest.mark.parametrize("text", ["a" * 500_000, "a. " * 100_000, "don't " * 50_000 + "test", "`" * 200_000, "no, " * 50_000,
+@pytest.mark.parametrize("text", ["a" * 500_000, "a. " * 100_000, "don't " * 50_000 + "test", "`" * 200_000, "` " * 300_000, "no, " * 50_000,
                                   "\n".join(["```", "x"] * 50_000), ". " * 100_000, "...." * 50_000])
 def test_auto_is_quick_whatever_the_prompt(text):
     import time
     began = time.process_time()
     picked(text)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("text", ["## Handoff" + " " * 300_000 + "x", "`" * 1_000_000 + "x`", "## Handoff\n" * 100_000])
+def test_a_handoff_is_found_quickly_whatever_the_answer(text):
+    import time
+    began = time.process_time()
+    orch.extract_handoff(text)
     assert time.process_time() - began < 5
 
 
