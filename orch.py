@@ -2556,7 +2556,7 @@ def build_launch(candidate: Candidate, access: str, prompt: str, context: Sequen
 
     `context` are the flags of the context, `session` is the one to resume.
     """
-    agent = candidate.agent
+    agent, prompt = candidate.agent, prompt.replace("\0", "")      # an earlier agent may have said one: no argument can
     flags = [*_filled(agent.model_args, "{model}", candidate.model),
              *_filled(agent.effort_args, "{effort}", candidate.effort),
              *agent.access_args.get(access, ()), *context]
@@ -3977,7 +3977,7 @@ def choose_roles(config: Config, request: Request) -> Selection | None:
 
     Raises OrchError for unknown names, a role named twice, and ways to choose that exclude each other.
     """
-    asked = [name for name in ("role", "roles", "team") if getattr(request, name)]
+    asked = [name for name in ("role", "roles", "team") if getattr(request, name) not in (None, ())]    # "" is a name
     asked += ["auto"] if request.auto else []
     if len(asked) > 1:
         raise OrchError(f"{' and '.join('--' + name for name in asked)} exclude each other")
@@ -4073,7 +4073,7 @@ class Brief:
     """Everything the prompt of a role is made of."""
     role: Role
     request: str                      # the user's own words
-    team: tuple[str, ...]             # the roles of the run, in order
+    team: tuple[Role, ...]            # of the run, in order
     handed: tuple[Handed, ...] = ()
     changes: Changes | None = None    # since the run began; None: not known, or none asked for
     assets: str | None = None         # the directory for what it makes
@@ -4093,9 +4093,10 @@ def render_role_prompt(brief: Brief, most_chars: int) -> tuple[str, int]:
 
 
 def _place_part(brief: Brief) -> str:
-    name, team = brief.role.name, brief.team
-    lines = [f'Your role is "{name}".'] if len(team) == 1 else [
-        f'Your role is "{name}", step {team.index(name) + 1} of {len(team)} ({", ".join(team)}): a team works on one',
+    name, names = brief.role.name, [role.name for role in brief.team]
+    step = f"step {names.index(name) + 1} of {len(names)} ({', '.join(names)})"
+    lines = [f'Your role is "{name}".'] if len(names) == 1 else [
+        f'Your role is "{name}", {step}: a team works on one',
         "request in the same directory. Do your own part only."]
     if not brief.role.writes:
         lines.append("You only read: change no file.")
@@ -4121,7 +4122,7 @@ def _assets_part(assets: str | None) -> str:
 
 
 def _ask_part(brief: Brief) -> str:
-    if brief.role.name == brief.team[-1]:
+    if brief.team.index(brief.role) in plan_batches(brief.team)[-1]:
         return ""
     return ("End your answer with a section under the heading `## Handoff` (at most 200 words): what is done, what is\n"
             "left, which files matter. The roles after you see that section and the files, and nothing else of yours.")
@@ -4135,7 +4136,7 @@ def extract_handoff(answer: str) -> str:
     """
     lines = answer.splitlines()
     headings = list(_headings(lines))
-    starts = [number for number, text in headings if re.fullmatch(r"## *handoff *:? *#*", text, re.I)]
+    starts = [number for number, text in headings if re.fullmatch("## *handoff[ :#]*", text, re.I)]
     if starts:
         end = next((number for number, _ in headings if number > starts[-1]), len(lines))
         part = "\n".join(lines[starts[-1] + 1:end]).strip() or "\n".join(lines[starts[-1] + 1:]).strip()
@@ -4223,14 +4224,17 @@ def without_code(text: str) -> str:
 
 def _without_spans(line: str) -> str:
     """A line without what stands between two runs of backticks of one length."""
-    kept, parts = "", re.split("(`+)", line)
-    while parts:
-        part = parts.pop(0)
-        if part.startswith("`") and part in parts:
-            del parts[:parts.index(part) + 1]
-        else:
-            kept += part
-    return kept
+    parts = re.split("(`+)", line)                         # every other one is a run of backticks
+    ends: dict[int, int | None] = {}                       # a run -> the next one of its length
+    later: dict[str, int] = {}
+    for place in reversed(range(1, len(parts), 2)):
+        ends[place], later[parts[place]] = later.get(parts[place]), place
+    kept, place = [], 0
+    while place < len(parts):
+        end = ends.get(place)
+        kept += [] if end else [parts[place]]
+        place = (end or place) + 1
+    return "".join(kept)
 
 
 # What follows is English: these words begin a question, a request in the form of one, and a plain statement.
@@ -4331,7 +4335,7 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
              *_list(selection.get("reasons")), *(path for role in roles for path in _list(_dict(role).get("assets")))]
     maybe = [selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
              *(_dict(role).get(key) for role in roles for key in ("agent", "error", "artifact"))]
-    spans = [options.get(name) for name in ("timeout_s", "idle_timeout_s")]
+    spans = [options.get(name) for name in OPTION_SPANS]
     sound = (all(isinstance(item, str) for item in texts)
              and all(item is None or isinstance(item, str) for item in maybe)
              and all(item is None or (type(item) in (int, float) and 0 <= item < BELIEVED) for item in spans))
@@ -4340,7 +4344,8 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
     return {**record, "roles": roles, "options": options, "selection": selection}
 
 
-OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")
+OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")     # what run.json keeps of a request,
+OPTION_SPANS = ("timeout_s", "idle_timeout_s")                                     # and `failover`
 
 
 def resumed_request(record: Mapping[str, Any], over: Request, config: Config) -> tuple[Request, tuple[str, ...]]:
@@ -4348,7 +4353,7 @@ def resumed_request(record: Mapping[str, Any], over: Request, config: Config) ->
 
     Of what stands in the project, an access wider than the config's is not taken, nor a name that would be an option.
     """
-    kept = {name: record["options"].get(name) for name in (*OPTION_TEXTS, "timeout_s", "idle_timeout_s")}
+    kept = {name: record["options"].get(name) for name in (*OPTION_TEXTS, *OPTION_SPANS)}
     warnings = []
     access = kept["access"]
     if access is not None and (access not in ACCESS_LEVELS or _widens("access", access, {"access": config.access})):
@@ -5224,7 +5229,8 @@ class Stop:
 
     def request(self, signum: int) -> None:
         """Ask to stop as if this signal had come."""
-        self.urgent = self.signal is not None
+        closed = Exit.PIPE - 128                           # each agent's watch sees it: that is nobody asking twice
+        self.urgent = self.urgent or (self.signal is not None and closed not in (self.signal, signum))
         self.signal = self.signal or signum
         try:
             os.write(self._wake, b"!")
@@ -5578,16 +5584,12 @@ def home_path(world: World, *names: str) -> str:
 
 def make_folder(path: str) -> str:
     """Make sure that a folder of ours exists, 0700, whatever the umask says of those above it."""
+    if not os.path.isdir(os.path.dirname(path)):
+        make_folder(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
         pass
-    except FileNotFoundError:
-        make_folder(os.path.dirname(path))
-        try:
-            os.mkdir(path, 0o700)
-        except FileExistsError:                            # another orch was as quick
-            pass
     return path
 
 
@@ -6942,6 +6944,12 @@ class Run:
             lead.home_trouble = True
             lead.warn(text)
 
+    def note(self, **of: Any) -> dict[str, Any]:
+        """What the note of an attempt in progress says, or that of a team, which has no agent and no process."""
+        return {"task_id": self.task_id, "agent": None, "model": None, "at": render_time(self.world.now()),
+                "run_at": render_time(self.began_on), "role": self.part.role if self.part else None,
+                "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt), **of}
+
     def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
         """Note an attempt before its agent starts, in place of the one before it, which is in the ledger by now."""
         fd = self.in_home(note_running, attempt_id, record)
@@ -6954,10 +6962,12 @@ class Run:
         while self.notes:
             self.in_home(forget_running, *self.notes.pop())
 
-    def leave_notes(self) -> None:
-        """A run that ended by an error leaves its notes to the next one."""
+    def close(self) -> None:
+        """Let go of what it has; a run that ended by an error leaves its notes to the next one."""
         while self.notes:
             os.close(self.notes.pop()[1])
+        if self.tree is not None:
+            self.tree.close()
 
     def time_left(self) -> float:
         """Seconds to the deadline."""
@@ -7084,7 +7094,10 @@ class Watch:
     def start(self) -> tuple[Ended, Report]:
         """Note the attempt, start the agent and watch it."""
         world = self.run_.world
-        self.run_.note_attempt(self.attempt_id, self.note())
+        task, run = self.task, self.run_
+        run.note_attempt(self.attempt_id, run.note(
+            kind=task.kind, nth=len(run.attempts) + len(run.extra) + 1, agent=self.agent.name,
+            model=task.candidate.model, prompt_chars=len(task.prompt)))
         try:
             launch, limits = self.launch(), self.limits()
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
@@ -7115,15 +7128,6 @@ class Watch:
             return self.format.read_usage(read_file(self.usage_path(), MAX_CONFIG_BYTES).decode("utf-8", "replace"))
         except OSError:                                    # it wrote none
             return None
-
-    def note(self) -> dict[str, Any]:
-        """What the note of a running attempt says."""
-        run = self.run_
-        return {"task_id": run.task_id, "agent": self.agent.name, "model": self.task.candidate.model,
-                "kind": self.task.kind, "at": render_time(run.world.now()), "run_at": render_time(run.began_on),
-                "role": run.part.role if run.part else None, "nth": len(run.attempts) + len(run.extra) + 1,
-                "project": run.project,
-                "prompt_chars": len(self.task.prompt), "prompt": run.prompt_start}
 
     def environment(self) -> dict[str, str]:
         """The agent's environment."""
@@ -7282,12 +7286,9 @@ def run_alone(world: World, config: Config, request: Request, warnings: Sequence
         one.warn(text)
     try:
         adopt_orphans(one)
-        planned = attempt_until_waited(one)
-        return conclude(one, planned)
+        return conclude(one, attempt_until_waited(one))
     finally:
-        one.leave_notes()
-        if one.tree is not None:
-            one.tree.close()
+        one.close()
 
 
 def refuse_recursion(env: Mapping[str, str]) -> None:
@@ -7613,12 +7614,14 @@ def adopt(one: Run, record: Mapping[str, Any]) -> None:
     """Take over one dead run's attempt: stop it, say so, record it as aborted; each but what was done before."""
     task_id, agent, now = str(record.get("task_id")), record.get("agent"), one.world.now()
     in_ledger = one.in_home(is_in_ledger, record)
-    is_job = any(job.get("id") == task_id for job in read_state(one.world)[0]["jobs"])
+    is_job = any(job.get("id") == task_id and str(job.get("at")) >= str(record.get("run_at"))
+                 for job in read_state(one.world)[0]["jobs"])      # a run that went on has one of an earlier life too
     if in_ledger and is_job:                               # it was killed when all was done
         return
     stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() and not in_ledger else 0
     where = f" on {printable(str(agent))}" if agent else ""
-    hint = f"; `orch runs resume {printable(task_id)}` goes on with it" if record.get("role") or not agent else ""
+    of_team = (record.get("role") or not agent) and task_id != one.task_id
+    hint = f"; `orch runs resume {printable(task_id)}` goes on with it" if of_team else ""
     one.warn(f"an earlier run ({printable(task_id)}{where}) was killed before it ended; {stopped} "
              f"process{'' if stopped == 1 else 'es'} of it stopped, recorded as aborted{hint}")
     told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal",
@@ -7650,14 +7653,17 @@ LOGIN_CHECK_S = 20
 
 
 def read_readiness(world: World, agents: Sequence[Agent], *, ask: bool = True) -> dict[str, bool | None]:
-    """Whether each agent is logged in, by its login check; without `ask`, by what is still believed alone."""
+    """Whether each agent is logged in, by its login check; without `ask`, by what is still believed alone.
+
+    Who was not is asked again: most probably somebody has logged in since.
+    """
     path, now = home_path(world, "cache", "readiness.json"), world.now()
     try:
         fresh = {k: v for k, v in read_json(path).items()
                  if v["ok"] in (True, False, None) and 0 <= now - v["at"] < READINESS_S}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
         fresh = {}
-    asked = [agent for agent in agents if agent.name not in fresh and agent.login_check] if ask else []
+    asked = [agent for agent in agents if ask and agent.login_check and not fresh.get(agent.name, {}).get("ok")]
     if asked:
         fresh.update((name, {"ok": ok, "at": now}) for name, ok in _check_logins(world, asked).items())
         _keep_readiness(path, fresh)
@@ -7708,9 +7714,9 @@ def able_agent(world: World, config: Config, role: Role, request: Request, *, as
     logins = read_readiness(world, found, ask=ask)
     ends = cooling(read_state(world)[0], world.now())
     usable = [agent.name for agent in found if logins.get(agent.name) is not False]
-    ready = [name for name in usable if name not in ends or request.wait_s > 0]
+    ready = [name for name in usable if name not in ends] or (usable if request.wait_s > 0 else [])
     if ready:
-        return ready[0]
+        return min(ready, key=lambda name: ends.get(name, 0))
     raise _not_ready(role, able, found, {name: ends[name] for name in usable})
 
 
@@ -7736,17 +7742,18 @@ RUN_FILE, RUN_LOCK = "run.json", "run.lock"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
 LOCK_TRIES = 5
+STILL_GOING = "{}: this run is still going"
 
 
-def runs_folder(world: World) -> str:
-    """Where the runs with roles of this project are kept."""
-    return os.path.join(find_checkout(world.cwd) or world.cwd, ".orch", "runs")
+def project_folder(world: World) -> str:
+    """Where a project's own files of orch lie: the top level of the checkout, else the working directory."""
+    return find_checkout(world.cwd) or world.cwd
 
 
-def run_folder(world: World, run_id: str, *below: str) -> str:
-    """Where one run is kept, or a folder in it; raises OrchError where a link stands on the way."""
-    path = os.path.dirname(os.path.dirname(runs_folder(world)))
-    for name in (".orch", "runs", run_id, *below):
+def runs_folder(world: World, *below: str) -> str:
+    """Where the runs of this project are kept, or a folder in it; raises OrchError where a link stands on the way."""
+    path = project_folder(world)
+    for name in (".orch", "runs", *below):
         path = os.path.join(path, name)
         if os.path.islink(path):
             raise OrchError(f"{path}: a link, and orch follows none there; remove it")
@@ -7755,7 +7762,7 @@ def run_folder(world: World, run_id: str, *below: str) -> str:
 
 def open_run(world: World, run_id: str) -> tuple[str, int]:
     """Make the folder of a run, and lock it; raises OrchError for one that is still going, OSError without room."""
-    folder = make_folder(run_folder(world, run_id))
+    folder = make_folder(runs_folder(world, run_id))
     try:                                                   # not by a temporary file: another run may be at it too
         ignore = os.path.join(os.path.dirname(folder), ".gitignore")
         with open(os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -7768,7 +7775,7 @@ def open_run(world: World, run_id: str) -> tuple[str, int]:
             return folder, fd
         time.sleep(LOOK_S)
     os.close(fd)
-    raise OrchError(f"{run_id}: this run is still going")
+    raise OrchError(STILL_GOING.format(run_id))
 
 
 def _is_free(fd: int) -> bool:
@@ -7792,7 +7799,7 @@ def is_going(folder: str) -> bool:
 
 def write_artifact(world: World, run_id: str, name: str, text: str) -> str:
     """Write a file of a run, whole or not at all; returns its path."""
-    path = os.path.join(run_folder(world, run_id), name)
+    path = os.path.join(runs_folder(world, run_id), name)
     replace_file(path, [text.encode("utf-8", "replace")])
     return path
 
@@ -7810,7 +7817,7 @@ def find_assets(world: World, run_id: str, role: str) -> tuple[str, ...]:
     """The regular files that a role has made; no link is followed or taken."""
     found: list[str] = []
     try:
-        walk = os.walk(run_folder(world, run_id, "assets", role))
+        walk = os.walk(runs_folder(world, run_id, "assets", role))
     except OrchError:
         return ()
     for path, folders, files in itertools.islice(walk, MAX_ASSETS):
@@ -7832,7 +7839,7 @@ def _is_regular(path: str) -> bool:
 def read_runs(world: World) -> list[dict[str, Any]]:
     """The runs of this project, the newest first; what cannot be read is left out."""
     try:
-        names = sorted(os.listdir(os.path.dirname(run_folder(world, "x"))), reverse=True)
+        names = sorted(os.listdir(runs_folder(world)), reverse=True)
     except OSError:
         return []
     return [record for record in (read_run(world, name) for name in names if not name.startswith(".")) if record]
@@ -7842,13 +7849,15 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     """What run.json says, with `folder`; None where it says nothing of use."""
     if _name_problem(run_id):
         return None
-    folder = run_folder(world, run_id)
     try:
+        folder = runs_folder(world, run_id)
         record = parse_run_record(read_file(os.path.join(folder, RUN_FILE), MAX_RUN_BYTES))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, OrchError, ValueError, RecursionError):
         return None
-    status = "interrupted" if record["status"] == "running" and not is_going(folder) else record["status"]
-    return {**record, "id": run_id, "status": status, "folder": folder}
+    if record["status"] == "running" and not is_going(folder):
+        roles = [{**role, "status": "interrupted"} if role["status"] == "running" else role for role in record["roles"]]
+        record = {**record, "status": "interrupted", "roles": roles}
+    return {**record, "id": run_id, "folder": folder}
 
 
 # === TEAM =================================================================
@@ -7956,7 +7965,7 @@ class Team:
     def warn_folder(self, err: Exception) -> None:
         """Tell that artifacts are not kept, once."""
         self.folder = None
-        where = getattr(err, "filename", None) or runs_folder(self.lead.world)
+        where = getattr(err, "filename", None) or os.path.join(project_folder(self.lead.world), ".orch", "runs")
         self.lead.warn(f"{where}: {reason_of(err)}; the answers of the roles are not kept as files")
 
     def keep(self, name: str, text: str) -> str | None:
@@ -7977,8 +7986,7 @@ class Team:
     def record(self, status: str) -> dict[str, Any]:
         """What run.json says."""
         lead = self.lead
-        options = {name: getattr(lead.request, name)
-                   for name in (*OPTION_TEXTS, "timeout_s", "idle_timeout_s", "failover")}
+        options = {name: getattr(lead.request, name) for name in (*OPTION_TEXTS, *OPTION_SPANS, "failover")}
         return {"version": RUN_VERSION, "id": lead.task_id, "at": self.at, "status": status,
                 "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": options,
                 "selection": self.selection.__dict__, "roles": self.role_rows(running=True)}
@@ -8009,6 +8017,11 @@ class Team:
             return None
         return lead.tree.changes(0 if self.roles[batch[0]].writes else lead.config.diff_chars)[0]
 
+    def way_on(self) -> str:
+        """What to do after an end that came too early; empty where it is no better than to ask again."""
+        better = self.folder is not None and len(self.roles) > 1
+        return f"`orch runs resume {self.lead.task_id}` goes on from there" if better else ""
+
     def is_over(self) -> bool:
         """Whether no further role may begin."""
         failed = (share is not None and share.code != Exit.OK and role.on_failure == "stop"
@@ -8031,7 +8044,7 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         adopt_orphans(lead)
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
             lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
-        lead.note_attempt(f"{lead.task_id}.0", team_note(lead))
+        lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
         if lead.request.changes_wanted or len(team.roles) > 1:
             lead.tree = open_tree(lead.world)
         team.save()
@@ -8041,22 +8054,13 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
                 run_batch(team, left, team.handed(batch[0]), team.changes(batch))
         return conclude_team(team)
     finally:
-        lead.leave_notes()
+        lead.close()
         team.close()
-        if lead.tree is not None:
-            lead.tree.close()
 
 
 def count_attempts(world: World, task_id: str, since: str) -> int:
     """How many attempts of a task the ledger has."""
     return sum(1 for line in read_ledger_since(world, since) if line and line.get("task_id") == task_id)
-
-
-def team_note(lead: Run) -> dict[str, Any]:
-    """The note that a team is under way, also between two attempts; it has no process and no line in the ledger."""
-    return {"task_id": lead.task_id, "agent": None, "model": None, "kind": "team", "nth": 0, "role": None,
-            "at": render_time(lead.began_on), "run_at": render_time(lead.began_on), "project": lead.project,
-            "prompt_chars": len(lead.request.prompt), "prompt": lead.prompt_start}
 
 
 def run_batch(team: Team, batch: Sequence[int], handed: Sequence[Handed], changes: Changes | None) -> None:
@@ -8081,13 +8085,15 @@ def run_batch(team: Team, batch: Sequence[int], handed: Sequence[Handed], change
 
 
 def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes | None) -> None:
-    """Run one role to its end."""
+    """Run one role to its end, unless all is to stop before its turn has come."""
     role, lead = team.roles[index], team.lead
+    if lead.world.stop.signal is not None:
+        return
     team.begun.add(role.name)
     team.save()
     part = Part(lead, role.name, index + 1, len(team.roles), assets_folder(team, role))
-    text, hidden = render_role_prompt(Brief(role, lead.request.prompt, team.selection.roles, tuple(handed), changes,
-                                            part.assets), lead.config.handoff_chars)
+    text, hidden = render_role_prompt(Brief(role, lead.request.prompt, team.roles, tuple(handed), changes, part.assets),
+                                      lead.config.handoff_chars)
     request = request_for(role, lead.request, text, alone=len(team.roles) == 1)
     left_s = lead.time_left()
     request = replaced(request, deadline_s=0 if left_s == float("inf") else max(left_s, 0.001), wait_s=lead.wait_left_s)
@@ -8097,9 +8103,7 @@ def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes
     try:
         result = conclude(one, attempt_until_waited(one))
     finally:
-        one.leave_notes()
-        if one.tree is not None:
-            one.tree.close()
+        one.close()
     lead.wait_left_s = min(lead.wait_left_s, one.wait_left_s)
     end_share(team, index, one, result)
 
@@ -8109,7 +8113,7 @@ def assets_folder(team: Team, role: Role) -> str | None:
     if role.capability is None or team.folder is None:
         return None
     try:
-        return make_folder(run_folder(team.lead.world, team.lead.task_id, "assets", role.name))
+        return make_folder(runs_folder(team.lead.world, team.lead.task_id, "assets", role.name))
     except (OSError, OrchError) as err:
         team.warn_folder(err)
         return None
@@ -8137,6 +8141,8 @@ def conclude_team(team: Team) -> Result:
     code = team_exit([(share.code, role.on_failure) for role, share in zip(team.roles, team.shares) if share])
     if stopped_by is not None and not all(share and share.code == Exit.OK for share in team.shares):
         code = Exit(128 + stopped_by)
+        if team.way_on():
+            lead.warn(team.way_on())
     for share in shares:
         lead.attempts += share.result.attempts if share.result else ()
         lead.extra += share.extra
@@ -8177,8 +8183,7 @@ def team_error(team: Team, last: Share | None, code: Exit) -> str:
     """One line that says which role failed and why, and how to go on."""
     if last is None or code > 128:
         return EXIT_TEXTS[code]
-    again = f"; `orch runs resume {team.lead.task_id}` goes on from there"
-    return f"{last.role}: {last.error}{again if team.folder and len(team.roles) > 1 else ''}"
+    return "; ".join(filter(None, (f"{last.role}: {last.error}", team.way_on())))
 
 # === SCREEN ===============================================================
 # Standard output carries the answer and nothing else; all else goes to standard error.
@@ -8327,6 +8332,7 @@ class Screen:
             self.stream(event["text"])
         if kind == "role_end":
             self.at_work.pop(role, None)
+            self.live.show(list(self.at_work.values()))
         if kind in ("activity", "attempt_start"):
             until = event.get("until")
             if until and until != self.live.until and not self.live.on:    # in a log, a silent hour looks like a hang
@@ -8556,7 +8562,8 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     """Print the roles in order, with what is known before the first one has handed anything over."""
     roles = roles_of(lead.config, selection.roles)
     batches = {index: number for number, batch in enumerate(plan_batches(roles), 1) for index in batch}
-    rows = [{"name": role.name, "batch": batches[index], **_planned_role(world, lead, role, selection)}
+    ends = cooling(load_state(world), world.now())
+    rows = [{"name": role.name, "batch": batches[index], **_planned_role(lead, role, roles, ends)}
             for index, role in enumerate(roles)]
     if given["json"] or given["events"]:
         print_json({"selection": selection.__dict__, "roles": rows, "warnings": list(warnings)})
@@ -8571,16 +8578,15 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     return Exit.OK
 
 
-def _planned_role(world: World, lead: Run, role: Role, selection: Selection) -> dict[str, Any]:
-    trouble = None
+def _planned_role(lead: Run, role: Role, team: tuple[Role, ...], ends: Mapping[str, float]) -> dict[str, Any]:
+    world, trouble = lead.world, None
     try:
         agent = able_agent(world, lead.config, role, lead.request, ask=False) if role.capability else role.agent
     except OrchError as err:
         agent, trouble = role.agent, str(err)
-    text, _ = render_role_prompt(Brief(role, lead.request.prompt, selection.roles), 0)
-    request = request_for(replaced(role, agent=agent), lead.request, text, alone=len(selection.roles) == 1)
+    text, _ = render_role_prompt(Brief(role, lead.request.prompt, team), 0)
+    request = request_for(replaced(role, agent=agent), lead.request, text, alone=len(team) == 1)
     config = config_for(lead.config, role)
-    ends = cooling(load_state(world), world.now())
     planned = route(config, request, ends, lambda one: is_installed(world, one), tuple)
     first = next(iter(planned.usable()), None)
     return {"agent": first and first.agent.name, "model": first and first.model, "effort": first and first.effort,
@@ -9284,6 +9290,8 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     """Go on with a run: the roles that have no finished answer, with the handoffs of those that have."""
     refuse_recursion(world.env)
     record = find_run(given, world, given.words[1])
+    if record["status"] == "running":                      # what its roles have come to is not read before it has ended
+        raise OrchError(STILL_GOING.format(record["id"]))
     world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
     asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,
@@ -9307,8 +9315,8 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
 
 def _cwd_of(record: Mapping[str, Any], world: World) -> str:
     """Where a run was started, if that is still a directory of this project."""
-    path, top = os.path.realpath(str(record.get("cwd") or "")), os.path.dirname(os.path.dirname(runs_folder(world)))
-    inside = (path + "/").startswith(os.path.realpath(top).rstrip("/") + "/")
+    path, top = os.path.realpath(str(record.get("cwd") or "")), os.path.realpath(project_folder(world))
+    inside = (path + "/").startswith(top.rstrip("/") + "/")
     return path if inside and os.path.isdir(path) and find_checkout(path) == find_checkout(world.cwd) else world.cwd
 
 

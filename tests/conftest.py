@@ -338,6 +338,10 @@ class Fakes:
         """Make the login check of `name` fail."""
         (self.base / f"loggedout-{name}").touch()
 
+    def log_in(self, name):
+        """Make the login check of `name` succeed again."""
+        (self.base / f"loggedout-{name}").unlink()
+
     def _records(self):
         paths = sorted(path for path in (self.base / "calls").iterdir() if not path.name.endswith(".part"))
         return [Call(json.loads(path.read_text())) for path in paths]

@@ -494,3 +494,10 @@ def test_what_is_tracked_of_a_home_inside_the_repository_counts(orch, fake, repo
     git("add", ".", cwd=repo)
     fake("claude", claude_ok("done", write={"home/config.json": "{ }"}))
     assert orch("--json", "go", env={"ORCH_HOME": str(repo / "home")}).json["changed_files"] == ["home/config.json"]
+
+
+def test_an_agent_that_says_a_nul_does_not_keep_the_next_from_its_work(orch, fake):
+    fake("codex", codex_failed("Selected model is at capacity.", said="half\0way"))
+    fake("claude", claude_ok("42"))
+    assert orch("-a", "codex", "hi").out == "42\n"
+    assert b"halfway" in fake.calls[1].prompt

@@ -127,6 +127,14 @@ def test_a_linked_folder_of_runs_is_refused(team, tmp_path):
     assert "link" in one_line_error(team("runs"))
 
 
+def test_a_link_among_the_runs_is_passed_over(team, fake, tmp_path):
+    fake("claude", claude_ok("1"))
+    run_id = team("--json", "--role", "planner", "x").json["run_id"]
+    (team.work / ".orch" / "runs" / "0").symlink_to(team.work / ".orch" / "runs" / run_id)
+    result = team("runs", "--json")
+    assert [value["id"] for value in result.json] == [run_id], result
+
+
 # === GOING ON ============================================================
 
 def test_a_run_goes_on_with_the_roles_that_have_no_answer(team, fake):
@@ -228,7 +236,7 @@ def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
     process.kill()
     process.communicate()
-    assert team("runs", "--json").json[0]["status"] == "interrupted"
+    assert team("runs", "--json").json[0]["status"] == team("runs", "--json").json[0]["roles"][1]["status"] == "interrupted"
     run_id = team("runs", "--json").json[0]["id"]
     result = team("runs", "resume", run_id, "--json")
     assert (result.code, result.json["run_id"]) == (0, run_id), result
@@ -240,6 +248,22 @@ def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
     assert [(job["id"], job["status"]) for job in team.state()["jobs"]] == [(run_id, "ok")]
     assert len({call.env["ORCH_ATTEMPT_ID"] for call in fake.calls}) == 4
     assert list((team.home / "cache" / "running").iterdir()) == []
+
+
+@needs_proc
+def test_a_run_that_is_killed_when_it_goes_on_is_recorded_as_aborted(team, fake):
+    run_id = stopped_run(team, fake)
+    fake("codex", codex_ok("", run=STAY))
+    fake("claude", claude_ok("42"))
+    time.sleep(1.1)                                     # the job says to the second when it ended
+    process = team.start("runs", "resume", run_id)
+    wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
+    process.kill()
+    process.communicate()
+    assert team("next").out == "42\n"
+    jobs = {job["id"]: job["status"] for job in team.state()["jobs"]}
+    assert jobs.pop(run_id) == "aborted" and [*jobs.values()] == ["ok"]
+    assert team.leftovers() == {}
 
 
 @needs_proc
@@ -268,16 +292,10 @@ def test_a_run_that_is_still_going_is_not_gone_on_with(team, fake):
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the planner at work")
     (value,) = team("runs", "--json").json
     assert value["status"] == "running" and value["roles"][0]["status"] == "running"
-    assert "still going" in one_line_error_after_notices(team("runs", "resume", value["id"]))
+    assert "still going" in one_line_error(team("runs", "resume", value["id"]))
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert team("runs", "--json").json[0]["status"] == "aborted"
-
-
-def one_line_error_after_notices(result):
-    """The last line of a refusal."""
-    assert (result.code, result.out) == (2, ""), result
-    return result.notices[-1]
 
 
 def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake):
@@ -286,8 +304,9 @@ def test_an_aborted_batch_goes_on_with_the_one_that_has_not_finished(team, fake)
     process = team.start("--roles", "reviewer,critic,tester", "make it")
     wait_until(lambda: list(team.work.glob("up-*")) and list(team.work.glob(".orch/runs/*/critic.md")), 30, "the critic done")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    _, err = process.communicate(timeout=30)
     run_id = team("runs", "--json").json[0]["id"]
+    assert err.endswith(b"orch: `orch runs resume %s` goes on from there\n" % run_id.encode())
     result = team("runs", "resume", run_id, "--json")
     assert result.code == 0 and sorted(roles_of(fake)) == ["critic", "reviewer", "reviewer", "tester"], result
     assert [role["status"] for role in result.json["roles"]] == ["ok"] * 3

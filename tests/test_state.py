@@ -6,10 +6,13 @@ import os
 import re
 import stat
 import subprocess
+import threading
 import time
 
 import pytest
 from conftest import claude_limit, claude_ok, codex_ok, needs_root, not_root, one_line_error
+
+import orch as core
 
 LEDGER_KEYS = {"at", "task_id", "agent", "model", "outcome", "error_class", "usage", "cost_usd", "duration_ms", "prompt_chars",
                "project", "role", "kind"}
@@ -356,3 +359,23 @@ def test_odd_values_in_the_state_crash_no_command(orch, fake):
     fake("claude")
     for command in (["status"], ["jobs"], ["jobs", "5"], ["cooldown", "list"], ["agents"], ["status", "--json"]):
         assert orch(*command).code == 0, command
+
+
+def test_folders_that_several_make_at_once_are_made(tmp_path):
+    """As two first runs in one project do."""
+    troubles = []
+
+    def make(start, path):
+        start.wait()
+        try:
+            core.make_folder(path)
+        except OSError as err:
+            troubles.append(err)
+    for turn in range(100):
+        start = threading.Barrier(4)
+        threads = [threading.Thread(target=make, args=(start, f"{tmp_path}/{turn}/a/b/{number}")) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert troubles == []

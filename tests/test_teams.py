@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import stat
+import subprocess
 import threading
 import time
 
@@ -137,6 +138,12 @@ def test_events_name_their_role(team, fake):
     assert all(event["task_id"] == events[0]["task_id"] and event["at"] for event in events)
 
 
+def test_a_role_that_says_a_nul_does_not_keep_the_next_from_its_work(team, fake):
+    fake("claude", claude_ok("## Handoff\nuse b\0.py"), claude_ok("2"))
+    assert team("--roles", "planner,tester", "make it").code == 0
+    assert "use b.py" in prompts(fake)["tester"]
+
+
 def test_the_fourth_handoff_is_cut_so_that_the_total_fits(team, fake):
     fake("claude", *[claude_ok(f"## Handoff\n{letter * 1900}") for letter in "abcd"], claude_ok("end"))
     team.configure({"roles": {**{f"r{n}": {"prompt": "x"} for n in range(5)}}, "pipeline": {"handoff_chars": 6000}})
@@ -204,6 +211,13 @@ def test_a_team_that_names_a_role_twice_is_refused(orch, fake):
     orch.configure({"roles": ROLES, "teams": {"twice": ["planner", "Planner", "planner"]}})
     fake("claude")
     assert "teams.twice" in one_line_error(orch("x"))
+
+
+@pytest.mark.parametrize("option", ["--role", "--team"])
+def test_an_empty_name_is_no_plain_run(team, fake, option):
+    """As `--team "$TEAM"` has it where the variable is not set."""
+    fake("claude")
+    assert 'unknown' in one_line_error(team(option, "", "x"))
 
 
 @pytest.mark.parametrize("rule", [{"role": "planner"}, {"keywords": ["x"]}, {"role": "planner", "keywords": []}])
@@ -279,6 +293,28 @@ def test_the_live_line_shows_all_that_are_at_work(team, fake):
         os.close(master)
     assert process.wait(60) == 0
     assert shown.count(b"\n") == 4 and shown.endswith(b"tokens\r\n"), shown
+
+
+def test_the_live_line_forgets_who_has_ended(team, fake):
+    fake("claude", claude_ok("1", run=until("os.path.exists('go')")))
+    fake("codex", codex_ok("2", run=until("os.path.exists('go-codex')")))
+    master, slave = pty.openpty()
+    process = team.start("--team", "pair", "look", stdout=subprocess.DEVNULL, stderr=slave, env={"TERM": "xterm"})
+    os.close(slave)
+    shown = b""
+    while b"reviewer (claude) " not in shown or b"critic (codex) " not in shown:
+        shown += os.read(master, 1000)
+    (team.work / "go-codex").touch()
+    while b"reviewer (claude)" not in shown.partition(b"tokens\r\n")[2]:
+        shown += os.read(master, 1000)
+    (team.work / "go").touch()
+    try:
+        while True:
+            shown += os.read(master, 1000)
+    except OSError:                                     # the other end is closed
+        os.close(master)
+    assert process.wait(60) == 0
+    assert b"critic" not in shown.partition(b"tokens\r\n")[2], shown
 
 
 def test_no_more_run_at_once_than_allowed_and_all_of_a_batch_see_the_same(team, fake):
@@ -370,6 +406,19 @@ def state_of(pid):
 
 
 @needs_proc
+def test_a_signal_leaves_those_that_wait_for_their_turn_where_they_are(team, fake):
+    stay = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    team.configure({"roles": {name: {"prompt": "x", "writes": False} for name in "abc"}})
+    fake("claude", claude_ok("1", run=stay), claude_ok("2", run=stay))
+    process = team.start("--json", "--roles", "a,b,c", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert [(role["name"], role["status"]) for role in json.loads(out)["roles"]] == [("a", "aborted"), ("b", "aborted"), ("c", "skipped")]
+    assert b"[3/3]" not in err
+
+
+@needs_proc
 def test_a_closed_standard_output_stops_all_that_run_at_once(team, fake):
     stay = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
     fake("claude", claude_ok("1", run=stay))
@@ -380,6 +429,21 @@ def test_a_closed_standard_output_stops_all_that_run_at_once(team, fake):
     assert process.wait(timeout=30) == -signal.SIGPIPE
     process.stderr.close()
     assert team.leftovers() == {}
+
+
+@needs_proc
+def test_a_closed_standard_output_leaves_each_agent_its_time_to_end(team, fake):
+    """Both watches see it: the second is no second request, which would kill at once."""
+    leave = ("def end(*_):\n    time.sleep(0.3)\n    open('bye-%d' % os.getpid(), 'w').close()\n    os._exit(1)\n"
+             "signal.signal(signal.SIGTERM, end)\nopen('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n")
+    fake("claude", claude_ok("1", run=leave))
+    fake("codex", codex_ok("2", run=leave))
+    process = team.start("--team", "pair", "look")
+    wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
+    process.stdout.close()
+    assert process.wait(timeout=30) == -signal.SIGPIPE
+    process.stderr.close()
+    assert len(list(team.work.glob("bye-*"))) == 2
 
 
 def test_a_time_limit_holds_for_the_whole_team(team, fake):
@@ -498,6 +562,23 @@ def test_a_login_check_is_believed_for_a_minute(orch, fake):
     fake("codex", codex_ok())
     orch("--role", "artist", "a cow")
     assert fake.login_checks == ["codex"] * 2
+
+
+def test_who_has_logged_in_since_is_ready_at_once(orch, fake):
+    orch.configure(ART)
+    fake("codex", codex_ok())
+    fake.log_out("codex")
+    assert orch("--role", "artist", "a cat").code == 77
+    fake.log_in("codex")
+    assert orch("--role", "artist", "a cat").code == 0
+
+
+def test_an_artist_that_is_free_is_taken_before_one_to_wait_for(orch, fake):
+    orch.configure({**ART, "agents": {"claude": {"capabilities": ["image"]}, **ART["agents"]}})
+    fake("claude")
+    fake("codex", codex_ok())
+    orch("cooldown", "set", "claude", "1h")
+    assert orch("--wait", "3s", "--role", "artist", "a cat").code == 0
 
 
 def test_an_agent_that_says_what_it_can_is_taken_before_one_that_says_nothing(orch, fake):

@@ -195,8 +195,8 @@ LEDGER = (
 
 CRASHES = (
     Mutant("nobody clears up", "what a killed orch left is never looked for",
-           "        adopt_orphans(one)\n        planned",
-           "        planned",
+           "        adopt_orphans(one)\n        return",
+           "        return",
            ["crash::a_kill_at_any_moment_loses_nothing_and_the_next_run_clears_up",
             "crash::what_a_killed_orch_left_is_stopped_told_of_and_recorded_once"]),
     Mutant("note not removed", "what has ended is noted as running for ever",
@@ -215,8 +215,8 @@ CRASHES = (
            "        self.forget_notes()\n        fd = self.in_home(note_running, attempt_id, record)\n",
            ["crash::a_kill_between_two_attempts_loses_nothing"]),
     Mutant("an error forgets what was begun", "notes are removed when a run ends by an exception",
-           "        planned = attempt_until_waited(one)\n        return conclude(one, planned)\n    finally:\n        one.leave_notes()\n",
-           "        planned = attempt_until_waited(one)\n        return conclude(one, planned)\n    finally:\n        one.forget_notes()\n",
+           "        return conclude(one, attempt_until_waited(one))\n    finally:\n        one.close()\n",
+           "        return conclude(one, attempt_until_waited(one))\n    finally:\n        one.forget_notes()\n        one.close()\n",
            ["faults::a_run_that_ends_by_an_error_of_its_caller_is_settled_by_the_next"]),
     Mutant("the dead run's agent works on", "it is told of and recorded, but not stopped",
            '    stopped = stop_family(record["marker"]) if',
