@@ -5225,13 +5225,17 @@ class Stop:
     def request(self, signum: int) -> None:
         """Ask to stop as if this signal had come."""
         self.urgent = self.signal is not None
+        self.wake(signum)
+        for follower in tuple(self.followers):
+            follower.request(signum)
+
+    def wake(self, signum: int) -> None:
+        """Ask, but not the followers."""
         self.signal = self.signal or signum
         try:
             os.write(self._wake, b"!")
         except BlockingIOError:                            # it has been woken often enough
             pass
-        for follower in tuple(self.followers):
-            follower.request(signum)
 
     def suspend(self) -> None:
         """Stop the agents and this process until CONT; called by the TSTP handler."""
@@ -9448,7 +9452,7 @@ class Wire:
             except OrchError as err:
                 self.closed, self.trouble = True, err
         if self.closed and self.stop.signal is None:
-            self.stop.request(Exit.PIPE - 128)
+            self.stop.wake(Exit.PIPE - 128)                # `serve` tells the calls: it alone knows which are open
 
 
 def has_room(fd: int, wait_s: float) -> bool:
@@ -9670,7 +9674,9 @@ class Server:
                 self.reap()
             by_signal = stop.signal
         finally:
-            stop.request(Exit.TERM - 128)
+            for one in (stop, *(call.stop for call in self.calls)):
+                if one.signal is None:                     # asked twice, it would kill at once
+                    one.request(Exit.TERM - 128)
             self.reap(wait=True)
         if self.wire.trouble is not None:
             raise self.wire.trouble
@@ -9736,7 +9742,7 @@ class Server:
 
     def note(self, message: Message) -> None:
         """Take in a notification; one that means nothing to us is none of our business."""
-        call = self.at_work(message.params.get("requestId"))
+        call = self.at_work(id_of({"id": message.params.get("requestId")}))
         if message.method == "notifications/cancelled" and call is not None:
             call.cancel()
 
