@@ -5211,7 +5211,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self.urgent = False                                # asked twice: kill at once
+        self.urgent = False                                # a second signal: kill at once
         self.groups: set[int] = set()                      # agents at work, for TSTP
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
         self.suspended_at: float | None = None             # for the other threads, while this goes on
@@ -5222,12 +5222,12 @@ class Stop:
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake, False)
 
-    def request(self, signum: int) -> None:
-        """Ask to stop as if this signal had come."""
-        self.urgent = self.signal is not None
+    def request(self, signum: int, *, by_hand: bool = False) -> None:
+        """Ask to stop as if this signal had come; whoever asks again by hand is in a hurry."""
+        self.urgent = self.urgent or (by_hand and self.signal is not None)
         self.wake(signum)
         for follower in tuple(self.followers):
-            follower.request(signum)
+            follower.request(signum, by_hand=by_hand)
 
     def wake(self, signum: int) -> None:
         """Ask, but not the followers."""
@@ -8346,8 +8346,7 @@ class Screen:
         try:
             self.unwritten = self.unwritten + data if self.unwritten else write_bytes(data, self.world.stop)
         except (BrokenPipeError, OrchError):
-            if self.world.stop.signal is None:
-                self.world.stop.request(Exit.PIPE - 128)
+            self.world.stop.request(Exit.PIPE - 128)
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
@@ -9009,7 +9008,8 @@ def _wait_for(names: Sequence[str], world: World, live: LiveLine, most_s: float)
         if pause_s <= 0:
             return Exit.TRY_LATER
         live.show([Work("", " ".join(names), "at the limit")], end)
-        world.stop.wait(pause_s)
+        if world.stop.wait(pause_s):
+            return Exit(128 + (world.stop.signal or 0))
 
 
 def cmd_config(given: Given, world: World) -> int:
@@ -9451,7 +9451,7 @@ class Wire:
                 self.closed = True
             except OrchError as err:
                 self.closed, self.trouble = True, err
-        if self.closed and self.stop.signal is None:
+        if self.closed:
             self.stop.wake(Exit.PIPE - 128)                # `serve` tells the calls: it alone knows which are open
 
 
@@ -9674,9 +9674,7 @@ class Server:
                 self.reap()
             by_signal = stop.signal
         finally:
-            for one in (stop, *(call.stop for call in self.calls)):
-                if one.signal is None:                     # asked twice, it would kill at once
-                    one.request(Exit.TERM - 128)
+            stop.request(Exit.TERM - 128)
             self.reap(wait=True)
         if self.wire.trouble is not None:
             raise self.wire.trouble
@@ -10039,7 +10037,7 @@ class Command:
     words: str = ""
     most_words: int = 0
     example: str = ""
-    starts_agents: bool = False                            # so a signal must not end it before they are stopped
+    tidies_up: bool = False                                # stops agents, clears the live line, before a signal ends it
 
     def defaults(self) -> dict[str, Any]:
         """What `Given` holds where no option is given."""
@@ -10112,12 +10110,12 @@ RESUME_OPTIONS = tuple(option for option in RUN_OPTIONS if option.names[-1] not 
 
 COMMANDS = (
     Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run,
-            RUN_OPTIONS, "PROMPT...", 1_000_000, 'orch run status of the build', starts_agents=True),
+            RUN_OPTIONS, "PROMPT...", 1_000_000, 'orch run status of the build', tidies_up=True),
     Command("status", "show which agents are free, what is running, and today's usage", cmd_status, (JSON, CONFIG_FILE),
             example="orch status --json"),
     Command("jobs", "show the last jobs, or one", cmd_jobs, (JSON,), "[ID]", 1, "orch jobs"),
     Command("runs", "show the runs with roles of this project, one, or what a role said; go on with one", cmd_runs,
-            RESUME_OPTIONS, "[ID [ROLE] | resume ID]", 2, "orch runs resume ID", starts_agents=True),
+            RESUME_OPTIONS, "[ID [ROLE] | resume ID]", 2, "orch runs resume ID", tidies_up=True),
     Command("usage", "sum up what attempts used", cmd_usage, (
         Option(("--since",), "only the last DUR, such as 7d; default all", "DUR", _duration_option,
                argument="since"),
@@ -10140,7 +10138,7 @@ COMMANDS = (
         JSON, CONFIG_FILE), example="orch explain --agent NAME --stderr err.txt"),
     Command("wait", "wait until an agent is free", cmd_wait, (
         Option(("--max",), "at most this long; default without end", "DUR", _wait_option), CONFIG_FILE),
-        "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\""),
+        "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\"", tidies_up=True),
     Command("init", "look at which agents are installed and logged in, and write a small config for them", cmd_init,
             example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
@@ -10150,12 +10148,12 @@ COMMANDS = (
                 Option(("--access",), "the most that a call may ask for: read, edit, full or own; default edit",
                        "LEVEL", str, ACCESS_LEVELS, "edit"),
                 Option(("-C", "--cd"), "run in this directory, and nowhere outside; default here, and anywhere", "DIR"),
-                CONFIG_FILE), example="orch mcp --access read", starts_agents=True),
+                CONFIG_FILE), example="orch mcp --access read", tidies_up=True),
     Command("completion", "print the completion script of a shell, which goes where its first lines say",
             cmd_completion, (), "bash | zsh | fish", 1_000_000,
             "orch completion bash > ~/.local/share/bash-completion/completions/orch"),
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
-            starts_agents=True),
+            tidies_up=True),
 )
 BY_NAME: Mapping[str, Command] = {command.name: command for command in COMMANDS}
 
@@ -10420,7 +10418,7 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
     except FileNotFoundError as err:
         raise OrchError("the current directory has been removed; change to one that exists") from err
     command = BY_NAME[given.command]
-    if command.starts_agents:
+    if command.tidies_up:
         install_signals(stop)
     return command.act(given, make_world(os.environ, cwd, stop))
 
@@ -10448,7 +10446,7 @@ def install_signals(stop: Stop) -> None:
         stop.listener_fd = 1
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda signum, _frame: stop.request(signum))
+            signal.signal(number, lambda signum, _frame: stop.request(signum, by_hand=True))
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
         signal.signal(signal.SIGTSTP, lambda _signum, _frame: stop.suspend())
 

@@ -292,3 +292,17 @@ def test_orch_wait_counts_down_too(orch, fake, tmux):
     assert not any("free in" in line for line in window.screen())
     piped = orch("wait")
     assert (piped.code, piped.out, piped.err) == (0, "", "")
+
+
+def test_an_interrupt_of_orch_wait_leaves_no_line(orch, fake, tmux):
+    fake("claude")
+    orch.configure({"order": ["claude"]})
+    assert orch("cooldown", "set", "claude", "1h").code == 0
+    window = tmux(80)
+    window.type("clear; " + as_typed(orch, "wait"))
+    window.sees(r"claude.* free in")
+    window("send-keys", "-t", "t", "C-c")
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of orch wait")
+    window.type("echo status $?")
+    window.sees("status 130")
+    assert not any("free in" in line for line in window.screen()), window.screen()
