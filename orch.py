@@ -4429,7 +4429,7 @@ class Look:
 
 
 PLAIN = Look()
-NARROWEST = 4                                              # columns that a cell keeps in a narrow window
+USEFUL, NARROWEST = 20, 4                                  # columns that a cell needs to say something; has at least
 COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
            "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
 
@@ -4460,19 +4460,27 @@ def cut_to(text: str, columns: int) -> str:
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = (),
-                 look: Look = PLAIN) -> str:
-    """Aligned columns, those numbered in `right` to the right; in a narrow window the widest ones give way."""
+                 look: Look = PLAIN, spare: Sequence[int] = ()) -> str:
+    """Aligned columns, those numbered in `right` to the right.
+
+    Where the window is too narrow for a useful part of each, those in `spare` are left out, the first one first;
+    then the widest ones give way.
+    """
     cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [head, *rows]]
-    widths = [max(columns_of(row[i]) for row in cells) for i in range(len(head))]
-    while look.columns and sum(widths) + 2 * len(widths) - 2 > look.columns and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    widths = {i: max(columns_of(row[i]) for row in cells) for i in range(len(head))}
+    room = 2 + (look.columns or math.inf)
+    for number in spare:
+        if sum(2 + (width if i in right else min(width, USEFUL)) for i, width in widths.items()) > room:
+            del widths[number]
+    while sum(widths.values()) + 2 * len(widths) > room and max(widths.values()) > NARROWEST:
+        widths[max(widths, key=widths.__getitem__)] -= 1
     return "".join(_table_line(row, widths, right, look if number else PLAIN) for number, row in enumerate(cells))
 
 
-def _table_line(row: Sequence[str], widths: Sequence[int], right: Sequence[int], look: Look) -> str:
+def _table_line(row: Sequence[str], widths: Mapping[int, int], right: Sequence[int], look: Look) -> str:
     parts = []
-    for number, (cell, width) in enumerate(zip(row, widths)):
-        shown = cut_to(cell, width)
+    for number, width in widths.items():
+        cell, shown = row[number], cut_to(row[number], width)
         blank = " " * (width - columns_of(shown))
         state = next((sgr for word, sgr in COLOURS.items() if cell == word or cell.startswith(word + " until")), None)
         shown = f"\x1b[{state}m{shown}\x1b[0m" if look.colour and state else shown
@@ -4505,7 +4513,7 @@ def render_usage(summary: Mapping[str, Any], by: str, look: Look = PLAIN) -> str
     if len(rows) != 1:
         rows.append(_usage_row("total", summary["total"]))
     head = (by, "attempts", "ok", "input", "output", "cache read", "billable", "cost")
-    table = render_table(head, rows, range(1, 8), look)
+    table = render_table(head, rows, range(1, 8), look, (5, 3, 4, 2, 1))
     used = max(map(len, table.splitlines()))
     room = min((look.columns or 0) - used - 2, BAR_COLUMNS)
     if by != "day" or room < BAR_COLUMNS // 3:
@@ -4538,14 +4546,15 @@ def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float, look: Look = PLAI
     rows = [(job.get("id"), render_ago(parse_time(job.get("at")), now), job.get("status"), job.get("agent"),
              job.get("attempts"), job.get("prompt") or "") for job in reversed(jobs)]
     head = ("id", "when", "status", "agent", "attempts", "prompt")
-    return render_table(head, rows, (4,), look) if rows else "no jobs yet\n"
+    return render_table(head, rows, (4,), look, (4, 1, 3)) if rows else "no jobs yet\n"
 
 
 def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float,
                      local: Callable[[float], time.struct_time], look: Look = PLAIN) -> str:
     """The table of `orch cooldown list`."""
     rows = [(e["key"], render_until(e["end"], now, local), e.get("source"), e.get("reason") or "") for e in entries]
-    return render_table(("key", "cooling", "source", "reason"), rows, (), look) if rows else "nothing is cooling\n"
+    head = ("key", "cooling", "source", "reason")
+    return render_table(head, rows, (), look, (2, 3)) if rows else "nothing is cooling\n"
 
 
 def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time], *,
@@ -5094,6 +5103,8 @@ def argument_problem(given: Mapping[str, Any], schema: Mapping[str, Any]) -> str
             return f"{printable(name, 60)}: too long"
         if name != "prompt" and isinstance(item, str) and item.startswith("-"):
             return f"{printable(name, 60)}: may not begin with a dash"     # an agent might take it for an option
+        if name not in ("prompt", "cwd") and isinstance(item, str) and re.search("[\0\ud800-\udfff]", item):
+            return f"{printable(name, 60)}: may hold neither a NUL nor half a character"   # no program can be given it
     path, problem = next(check(given, schema, {}), ("", None))
     return None if problem is None else f"{printable(path, 60)}: {printable(problem, 300)}"
 
@@ -8380,7 +8391,8 @@ class Screen:
         elif result.answer is not None:
             self.print_answer(result.answer)
         if result.error and result.exit_code < 128:
-            write_err(f"orch: {self.published(printable(result.error))}{retry_hint(result, self.world.now())}\n")
+            hint = retry_hint(result, self.world.now(), "; with `--wait forever` orch waits")
+            write_err(f"orch: {self.published(printable(result.error))}{hint}\n")
         return result.exit_code
 
     def publish(self, result: Result) -> Result:
@@ -8471,11 +8483,11 @@ def bytes_waiting(fd: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
-def retry_hint(result: Result, now: float) -> str:
-    """When to come back, for the error line."""
+def retry_hint(result: Result, now: float, waits: str = "") -> str:
+    """When to come back, for the error line; `waits` says how to wait for it."""
     if not result.retry_at:
         return ""
-    waits = "; with `--wait forever` orch waits" if result.exit_code == Exit.TRY_LATER else ""
+    waits = waits if result.exit_code == Exit.TRY_LATER else ""
     return f" ({render_until(result.retry_at, now, time.localtime)}{waits})"
 
 
@@ -8763,7 +8775,7 @@ def cmd_status(given: Given, world: World) -> int:
         print_json(status)
         return Exit.OK
     write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(status["agents"], now)), (),
-                           look_of(world)))
+                           look_of(world), (2, 3, 4)))
     for row in status["running"]:
         role = f" as {printable(str(row['role']))}" if row["role"] else ""
         since = render_ago(parse_time(row["at"]), now)
@@ -8955,9 +8967,11 @@ def cmd_agents(given: Given, world: World) -> int:
         return Exit.OK
     words = {True: "yes", False: "no", None: "not known"}
     able = [" ".join(row["capabilities"] or ()) or "-" for row in rows]
-    write_out(render_table(("agent", "state", "logged in", "able to", "program", "to do"), [
-        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"], r["hint"])
-        for r, can in zip(rows, able)], (), look_of(world)))
+    write_out(render_table(("agent", "state", "logged in", "able to", "program"), [
+        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"])
+        for r, can in zip(rows, able)], (), look_of(world), (3, 4)))
+    for row in rows:                                       # whole, to be copied
+        write_out(f"{row['agent']}: {printable(row['hint'])}\n" if row["hint"] else "")
     return Exit.OK
 
 
@@ -9053,11 +9067,12 @@ def cmd_init(given: Given, world: World) -> int:
     here = [agent for agent in AGENTS if is_installed(world, agent)]
     logins = read_readiness(world, here)
     found = {agent.name: describe_found(agent, agent in here, logins.get(agent.name)) for agent in AGENTS}
-    order = sorted(here, key=lambda agent: (True, None, False).index(logins.get(agent.name)))
+    order = sorted((agent.name for agent in here), key=lambda name: (True, None, False).index(logins.get(name)))
+    order = order or [*found]
+    able = [name for name in order if logins.get(name) is not False] or order
     try:
         make_folder(world.home)
-        text = example_config([agent.name for agent in order or AGENTS], found)
-        replace_file(path, [text.encode()], keep_existing=True)
+        replace_file(path, [example_config(order, able, found).encode()], keep_existing=True)
     except FileExistsError as err:
         raise OrchError(refusal) from err
     except OSError as err:
@@ -9077,10 +9092,10 @@ def describe_found(agent: Agent, installed: bool, logged_in: bool | None) -> str
     return f"installed{login}" + (f"; {to_do}" if to_do else "")
 
 
-def example_config(order: Sequence[str], found: Mapping[str, str]) -> str:
-    """The example config with this order, its rules for the first agents in it, and a comment on what was found."""
+def example_config(order: Sequence[str], able: Sequence[str], found: Mapping[str, str]) -> str:
+    """The example config with this order, its rules for the first that are `able`, a comment on what was found."""
     old = json.loads(EXAMPLE_CONFIG)["order"]
-    instead = dict(zip(old, [*order, *[order[-1]] * len(old)]))
+    instead = dict(zip(old, [*able, *[able[-1]] * len(old)]))
     text = re.sub('"agent": "([^"]+)"', lambda rule: f'"agent": "{instead.get(rule[1], rule[1])}"', EXAMPLE_CONFIG)
     comment = ",\n".join(f"    {json.dumps(name)}: {json.dumps(what)}" for name, what in found.items())
     return text.replace(f'"order": {json.dumps(old)}',
@@ -9209,7 +9224,8 @@ def cmd_runs(given: Given, world: World) -> int:
              ", ".join(role["name"] if role["status"] == "ok" else f"{role['name']} {role['status']}"
                        for role in r["roles"]), len(_artifacts(r)), printable(r["prompt"][:200], 50)) for r in runs]
     head = ("id", "when", "status", "roles", "files", "prompt")
-    write_out(render_table(head, rows, (4,)) if rows else "no runs with roles in this project yet\n")
+    write_out(render_table(head, rows, (4,), look_of(world), (4, 1, 2)) if rows else
+              "no runs with roles in this project yet\n")
     return Exit.OK
 
 
@@ -9252,7 +9268,8 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
     rows = [(role["name"], role["status"], role["agent"], _tokens_text(role),
              role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
             for role in shown["roles"]]
-    write_out(render_table(("role", "status", "agent", "tokens", "answer", "assets"), rows, (3, 5)))
+    head = ("role", "status", "agent", "tokens", "answer", "assets")
+    write_out(render_table(head, rows, (3, 5), look_of(world), (5, 3)))
     for role in shown["roles"]:
         write_out("".join(f"{printable(path)}\n" for path in _list(role.get("assets"))))
     return Exit.OK
@@ -9570,7 +9587,8 @@ class Call:
         """Send a progress notification, if the client wants any; the number only grows."""
         if self.terms.token is not None:
             self.steps, self.told_at = self.steps + 1, time.monotonic()
-            self.notify("progress", progressToken=self.terms.token, progress=self.steps, message=text)
+            told = {"message": text} if self.terms.since("2025-03-26") else {}
+            self.notify("progress", progressToken=self.terms.token, progress=self.steps, **told)
 
     def notify(self, method: str, **params: Any) -> None:
         """Send a notification, unless the client has turned away."""

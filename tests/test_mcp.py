@@ -419,6 +419,7 @@ def test_failed_run_is_a_result_that_the_model_sees(client, fake):
     result = client().begin().run(prompt="x")
     assert result["isError"] is True and result["content"][0]["text"].startswith("orch: ")
     shown = result["structuredContent"]
+    assert "--wait" not in result["content"][0]["text"]    # an option that it does not have
     assert (shown["status"], shown["retry_at"]) == ("unavailable", f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(reset_at))}")
 
 
@@ -435,6 +436,8 @@ REFUSED = [
     ({"prompt": "x", "effort": "-x"}, "effort: may not begin with a dash"),
     ({"prompt": "x", "model": "m" * 5000}, "model: too long"),
     ({"prompt": "x", "k" * 5000: 1}, "too long"),
+    ({"prompt": "x", "model": "a\0b"}, "model: may hold neither"),
+    ({"prompt": "x", "effort": "\ud800"}, "effort: may hold neither"),
     ({"prompt": " "}, "the prompt is empty"),
     ({"prompt": "a\0b"}, "NUL"),
     ({"prompt": "a\ud800b"}, "half a character"),

@@ -76,6 +76,26 @@ def test_a_table_fits_the_window(orch, columns):
     assert lines[1].split()[-1] == "short"
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_narrow_window_gets_fewer_columns_rather_than_stumps(orch, fake, columns):
+    fake("claude")
+    with_usage(orch, ("2026-11-28", 12_345), ("2026-11-29", 4000))
+    assert orch("cooldown", "set", "claude", "3h").code == 0
+    usage = on_terminal(orch, "usage", columns=columns)[1]
+    assert max(map(len, usage.splitlines())) <= columns and "…" not in usage
+    assert "16.3k" in usage and "not reported" in usage    # billable and cost stay
+    status = on_terminal(orch, "status", columns=columns, env={"NO_COLOR": "1"})[1].splitlines()
+    assert max(map(len, status[:-1])) <= columns
+    assert any(line.startswith("claude") and "cooling until " in line for line in status)
+    assert ("set by hand" in "".join(status)) == (columns > 40)
+
+
+def test_what_is_to_do_about_an_agent_is_never_cut(orch):
+    shown = on_terminal(orch, "agents", columns=40, env={"NO_COLOR": "1"})[1].splitlines()
+    for agent in o.AGENTS:
+        assert f"{agent.name}: {agent.install_hint}; then {agent.login_hint}" in shown
+
+
 def test_a_pipe_gets_whole_cells_and_no_escapes(orch):
     prompt = "a long prompt " * 12
     with_jobs(orch, job(1, prompt), job(2, "b", "failed"))
@@ -223,7 +243,7 @@ def test_a_window_made_narrower_keeps_no_remains(orch, fake, tmux):
     assert window.screen()[-2] == "5"    # tmux lets lines go off the top to make room
     gate.touch()
     window.sees("the answer")
-    assert window.screen()[-3:-1] == ["5", "the answer"], window.screen()
+    wait_until(lambda: window.screen()[-3:-1] == ["5", "the answer"], timeout=20, what="nothing but the answer and a prompt")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
