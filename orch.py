@@ -710,7 +710,7 @@ class Draft:
 
     def warn(self, text: str) -> None:
         """Keep a warning once, and only so many."""
-        line = _one_line(text)
+        line = one_line(text)
         if line in self.warnings:
             return
         if len(self.warnings) < WARNINGS:
@@ -886,14 +886,15 @@ def _sound(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _one_line(text: str, chars: int = 300) -> str:
-    """One line for people.
+def one_line(text: str, chars: int = 300) -> str:
+    r"""Fold white space, drop control characters, and cut.
 
-    >>> _one_line("  a\\n\\tb ")
-    'a b'
+    >>> one_line("a\n\x1b[31mb  c", 6)
+    'a [31…'
     """
-    line = " ".join(text[: 4 * chars].split())
-    return line if len(line) <= chars else line[: chars - 1] + "…"
+    # Cut first: a longer text would be walked in full for the few characters that are kept.
+    line = "".join(c for c in " ".join(text[:chars * 20].split()) if c.isprintable())
+    return line if len(line) <= chars else line[:chars - 1].rstrip() + "…"
 
 
 def _activity(tool: object, given: object) -> str | None:
@@ -905,11 +906,11 @@ def _activity(tool: object, given: object) -> str | None:
     name, fields = _text(tool), _dict(given)
     verb, keys = _TOOLS.get(name.lower(), ("", ()))
     if not verb:
-        return f"using {_one_line(name, 40)}" if name else None
+        return f"using {one_line(name, 40)}" if name else None
     target = next((fields[key] for key in keys if isinstance(fields.get(key), str)), "")
     if verb != "running":
         target = target.rstrip("/").rpartition("/")[2]
-    return f"{verb} {_one_line(target, 60)}".strip()
+    return f"{verb} {one_line(target, 60)}".strip()
 
 
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path", "fileName")
@@ -959,7 +960,7 @@ def _claude_system(draft: Draft, event: dict[str, Any]) -> str | None:
         draft.fields["model"] = _text(event.get("model")) or None
         return "started"
     if event.get("subtype") == "api_retry":
-        return _one_line(f"retrying ({_text(event.get('error')) or _status(event.get('error_status'))})")
+        return one_line(f"retrying ({_text(event.get('error')) or _status(event.get('error_status'))})")
     return None
 
 
@@ -1079,7 +1080,7 @@ def _codex_failed(draft: Draft, event: dict[str, Any]) -> str | None:
 def _codex_error(draft: Draft, event: dict[str, Any]) -> str | None:
     message, _ = _plain_message(_text(event.get("message")))
     if message.startswith(_CODEX_NOTES):
-        return _one_line(message, 60)
+        return one_line(message, 60)
     draft.error = message[:NOTE_CHARS] or draft.error
     return None
 
@@ -1285,7 +1286,7 @@ def _copilot_tool_end(draft: Draft, event: dict[str, Any]) -> str | None:
 def _copilot_failure(draft: Draft, event: dict[str, Any]) -> str | None:
     data = _dict(event.get("data"))
     draft.fields["reset_text"] = _text(data.get("errorMessage"))[:NOTE_CHARS]
-    return _one_line(f"retrying ({_status(data.get('statusCode')) or 'network'})")
+    return one_line(f"retrying ({_status(data.get('statusCode')) or 'network'})")
 
 
 def _copilot_error(draft: Draft, event: dict[str, Any]) -> str | None:
@@ -2678,7 +2679,7 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     if _first(VETOES, told) or _waits_briefly(told):
         return None
     limit = _limit_rule(agent, told) or _first(_RETRY_EVENTS, told)
-    return _one_line(limit[1]) if limit else None
+    return one_line(limit[1]) if limit else None
 
 
 def _message_in(line: str) -> str:
@@ -2721,8 +2722,8 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
     evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
     if evidence or ended.stopped == "limit":
         text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
-        verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or _one_line(text)))
-        return replaced(verdict, error=f"sat at its limit: {_one_line(_message_in(text or 'no output'))}")
+        verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or one_line(text)))
+        return replaced(verdict, error=f"sat at its limit: {one_line(_message_in(text or 'no output'))}")
     told = {"timeout": "timed out", "silent": "was silent for too long"}.get(ended.stopped, ended.stopped)
     error_class = ended.stopped if ended.stopped in ("timeout", "silent") else "signal"
     return Verdict(FAILED, error_class, told, rule="stopped by orch", evidence=ended.stopped)
@@ -2760,15 +2761,15 @@ def _judge_start(ended: Ended) -> Verdict | None:
     """A launcher that found nothing to start."""
     silent = not ended.stdout.strip()
     if ended.exit_code is None and ended.signal is None and silent:
-        told = _one_line(ended.stderr) or "could not be started"
+        told = one_line(ended.stderr) or "could not be started"
         return Verdict(NOT_FOUND, "not_found", told, rule="not started")
     if ended.exit_code not in (126, 127) or not silent:
         return None
     cause = ended.stderr.strip()
     if cause and not _compiled(r"not found|no such file|cannot execute|permission denied").search(cause):
         return None
-    return Verdict(NOT_FOUND, "not_found", _one_line(cause) or f"its launcher ended with {ended.exit_code}",
-                   rule=f"exit {ended.exit_code}", evidence=_one_line(cause))
+    return Verdict(NOT_FOUND, "not_found", one_line(cause) or f"its launcher ended with {ended.exit_code}",
+                   rule=f"exit {ended.exit_code}", evidence=one_line(cause))
 
 
 def _judge_text(agent: Agent, ended: Ended, text: str, clock: Clock) -> Verdict:
@@ -2822,11 +2823,11 @@ def _stated(hints: Report) -> tuple[tuple[str, str] | None, str]:
 
 
 def _failed(error_class: str, text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(FAILED, error_class, _one_line(text) or None, rule=rule, evidence=_one_line(evidence))
+    return Verdict(FAILED, error_class, one_line(text) or None, rule=rule, evidence=one_line(evidence))
 
 
 def _auth(text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(AUTH, "auth", _one_line(text) or "not logged in", rule=rule, evidence=_one_line(evidence))
+    return Verdict(AUTH, "auth", one_line(text) or "not logged in", rule=rule, evidence=one_line(evidence))
 
 
 def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tuple[str, str]) -> Verdict:
@@ -2838,8 +2839,8 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tup
     return Verdict(
         LIMITED,
         found[0] if found else stated[1] if stated else "usage_limit",
-        _one_line(text) or "at its limit",
-        reset_at, coarse, _scope(agent, text, hints), found_by[0], _one_line(found_by[1]),
+        one_line(text) or "at its limit",
+        reset_at, coarse, _scope(agent, text, hints), found_by[0], one_line(found_by[1]),
     )
 
 
@@ -3500,17 +3501,6 @@ def _escaped(c: str) -> str:
         return c
     code = ord(c)
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
-
-
-def one_line(text: str, most: int) -> str:
-    r"""Fold white space, drop control characters, and cut.
-
-    >>> one_line("a\n\x1b[31mb  c", 6)
-    'a [31…'
-    """
-    # Cut first: a longer text would be walked in full for the few characters that are kept.
-    folded = "".join(c for c in " ".join(text[:most * 20].split()) if c.isprintable())
-    return folded if len(folded) <= most else folded[:most - 1].rstrip() + "…"
 
 
 def _fenced(text: str, language: str = "") -> str:
@@ -9211,7 +9201,7 @@ def cmd_runs(given: Given, world: World) -> int:
         return show_run(given, screen, lambda: resume(given, replaced(world, emit=screen.event), screen))
     default_signals()                                      # nothing is started here that would have to be stopped
     if given.words[:1] == ("resume",):
-        raise OrchError(f"usage: orch runs resume ID{or_run(given)}")
+        raise OrchError(f"usage: orch runs resume RUN{or_run(given)}")
     if len(given.words) == 2:
         return _show_answer(given, world, find_run(given, world, given.words[0]), given.words[1])
     if given.words:
@@ -9436,7 +9426,7 @@ TOOL_TEXTS = {                                             # command: (title, de
 def serve_mcp(given: Given, world: World, commands: Mapping[str, Command]) -> int:
     """Serve the Model Context Protocol until the input ends; raises OrchError when that cannot be done."""
     if not os.path.isdir(world.cwd):
-        raise OrchError(f"{world.cwd}: no such directory")
+        raise OrchError(f"{world.cwd}: no such directory; check --cd")
     if os.isatty(0):
         write_err("orch: `orch mcp` is started by an MCP client, which speaks JSON-RPC to it; see the README\n")
     return Server(given, world, commands).serve()
@@ -9998,6 +9988,8 @@ def names_for(slot: str, options: Mapping[str, str], world: World) -> list[tuple
     state, now = read_state(world)[0], world.now()
     if slot == "ID":
         return [(str(job.get("id")), str(job.get("prompt") or "")) for job in reversed(state["jobs"])]
+    if slot == "RUN":
+        return [(run["id"], run["prompt"]) for run in read_runs(world)]
     if slot == "TASK":
         return [(task, "") for task in reversed(kept_tasks(world))]
     layers, _ = read_config_layers(world, options.get("--config"))
@@ -10133,7 +10125,7 @@ COMMANDS = (
             example="orch status --json"),
     Command("jobs", "show the last jobs, or one", cmd_jobs, (JSON,), "[ID]", 1, "orch jobs"),
     Command("runs", "show the runs with roles of this project, one, or what a role said; go on with one", cmd_runs,
-            RESUME_OPTIONS, "[ID [ROLE] | resume ID]", 2, "orch runs resume ID", tidies_up=True),
+            RESUME_OPTIONS, "[RUN [ROLE] | resume RUN]", 2, "orch runs resume RUN", tidies_up=True),
     Command("usage", "sum up what attempts used", cmd_usage, (
         Option(("--since",), "only the last DUR, such as 7d; default all", "DUR", _duration_option,
                argument="since"),

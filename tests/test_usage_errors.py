@@ -38,7 +38,7 @@ def refuse(orch, fake, *arguments, **how):
     (["--agent", "zzz", "x"], "zzz"),
     (["--context", "lean", "x"], "lean"),
     (["runs", "no-such-run"], "no-such-run"),
-    (["runs", "resume"], "resume ID"),
+    (["runs", "resume"], "resume RUN"),
     (["runs", "resume", "no-such-run"], "no-such-run"),
     (["mcp", "please"], "orch run"),
     (["mcp", "--cd", "/nonexistent/dir"], "/nonexistent/dir"),
