@@ -4629,13 +4629,13 @@ def render_explain(verdict: Mapping[str, Any]) -> str:
 def shell_word(text: str) -> str:
     r"""An argument as a shell would take it, on one line and without control characters.
 
-    >>> print(shell_word("a b"), shell_word("two\nlines"))
-    'a b' $'two\nlines'
+    >>> print(shell_word("a b"), shell_word("two\nlines"), shell_word("##[group]"))
+    'a b' $'two\nlines' $'#\x23[group]'
     """
     import shlex
-    if text.isprintable():
+    if text.isprintable() and "##[" not in text:           # which commands the runner of a CI job
         return shlex.quote(text)
-    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in text)
+    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in text).replace("##[", "#\\x23[")
     return f"$'{escaped}'"
 
 
@@ -4805,6 +4805,7 @@ def _quotation(answer: str, most_bytes: int) -> str:
 
 SESSION_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")     # settled by `initialize`
 MODERN_REVISIONS = ("2026-07-28",)                         # named by each request
+REVISIONS = (*MODERN_REVISIONS, *SESSION_REVISIONS[::-1])  # the newest first
 BATCH_REVISIONS = ("2025-03-26",)                          # the only one with JSON-RPC batches
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL, UNSUPPORTED = (
@@ -4962,14 +4963,14 @@ def terms_of(params: Mapping[str, Any], session: Terms | None) -> Terms:
     if META + "protocolVersion" not in meta:
         if session is None:
             raise ProtocolError(INVALID_PARAMS, f"neither _meta with {META}protocolVersion nor initialize came before",
-                                {"supported": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]]})
+                                {"supported": REVISIONS})
         return replaced(session, token=token)
     revision, level = meta[META + "protocolVersion"], meta.get(META + "logLevel")
     if not isinstance(revision, str) or not isinstance(meta.get(META + "clientCapabilities"), dict):
         raise ProtocolError(INVALID_PARAMS, f"expected {META}protocolVersion and {META}clientCapabilities in _meta")
     if revision not in MODERN_REVISIONS:
-        supported = {"supported": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]], "requested": printable(revision, 100)}
-        raise ProtocolError(UNSUPPORTED, "Unsupported protocol version", supported)
+        raise ProtocolError(UNSUPPORTED, "Unsupported protocol version",
+                            {"supported": REVISIONS, "requested": printable(revision, 100)})
     return Terms(revision, None if level is None else log_level(level), token)
 
 
@@ -5013,7 +5014,7 @@ def initialize_result(revision: str) -> dict[str, Any]:
 
 def discover_result() -> dict[str, Any]:
     """The answer to `server/discover`."""
-    return {"supportedVersions": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]], **_CACHEABLE,
+    return {"supportedVersions": REVISIONS, **_CACHEABLE,
             "capabilities": {"tools": {}, "logging": {}}, "instructions": SERVER_INSTRUCTIONS}
 
 
@@ -8738,10 +8739,15 @@ def unread_notice(given: Given) -> str | None:
 
 def load_config(given: Given, world: World) -> Config:
     """The merged config, its warnings told."""
+    return config_of(load_layers(given, world))
+
+
+def load_layers(given: Given, world: World) -> Sequence[Layer]:
+    """What the config is merged from, the warnings told."""
     layers, warnings = read_config_layers(world, given.options.get("config"))
     for text in warnings:
         write_err(f"orch: {printable(text)}\n")
-    return config_of(layers)
+    return layers
 
 
 def agent_named(config: Config, name: str, given: Given) -> Agent:
@@ -9025,21 +9031,18 @@ def cmd_config(given: Given, world: World) -> int:
     if action == "schema":
         print_json(render_schema())
         return Exit.OK
-    layers, warnings = read_config_layers(world, given["config"])
-    config_of(layers)
-    for text in warnings:
-        write_err(f"orch: {printable(text)}\n")
+    layers = load_layers(given, world)
+    config_of(layers)                                      # raises for what is wrong in it
     if action == "check":
         write_out("".join(f"{layer.source}: ok\n" for layer in layers[1:])
                   or "no config file; the built-in defaults hold\n")
         return Exit.OK
-    found = origins(layers)
+    raw, found = merged(layers), origins(layers)
     if given["json"]:
-        print_json({"config": merged(layers), "origins": found, "files": [layer.source for layer in layers[1:]]})
-        return Exit.OK
-    raw = merged(layers)
-    rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
-    write_out(render_table(("key", "value", "from"), [(k, v, s) for k, v, s in rows], (), look_of(world)))
+        print_json({"config": raw, "origins": found, "files": [layer.source for layer in layers[1:]]})
+    else:
+        rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
+        write_out(render_table(("key", "value", "from"), rows, (), look_of(world)))
     return Exit.OK
 
 
