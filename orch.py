@@ -8773,11 +8773,12 @@ def cmd_status(given: Given, world: World) -> int:
     write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(status["agents"], now)), (),
                            look_of(world), (2, 3, 4)))
     for row in status["running"]:
-        role = f" as {printable(str(row['role']))}" if row["role"] else ""
+        role = f" as {row['role']}" if row["role"] else ""
         since = render_ago(parse_time(row["at"]), now)
-        write_out(f"running: {row['task_id']} on {row['agent']}{role}, since {since}\n")
+        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}, since {since}") + "\n")
     total = status["today"]
-    write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
+    attempts = f"{total['attempts']} attempt{'' if total['attempts'] == 1 else 's'}"
+    write_out(f"today: {attempts}, {render_count(total['billable'])} tokens, "
               f"cost {render_cost(total['cost_usd'])}\n")
     return Exit.OK
 
@@ -9374,7 +9375,7 @@ def _demo(folder: str, world: World) -> int:
         write_out(f"\n$ orch {name}\n")
         command(Given(name, {"json": False, "since": None, "by": "agent"}, ()), demo)
     write_out("\nNothing of this is left behind. "
-              "Next: install an agent, then `orch \"your prompt\"`; see `orch --help`.\n")
+              "Next: `orch agents` says what is installed and what to do; then `orch \"your prompt\"`.\n")
     return Exit.OK
 
 
@@ -10288,6 +10289,8 @@ def _refuse_near_miss(line: Line) -> None:
     """A typo in a command must not cost tokens."""
     if len(line.words) == 1 and not line.literal and not line.stdin:
         word = line.words[0]
+        if word in ("help", "version"):
+            raise OrchError(f'"{word}" is no command; did you mean `orch --{word}`? For a prompt use: orch run {word}')
         for name in BY_NAME:
             if one_edit_apart(word, name):
                 raise OrchError(f'"{printable(word)}" is no command; did you mean "{name}"? '

@@ -127,6 +127,14 @@ def test_no_cell_brings_its_own_escapes(orch):
     assert "\x1b[31mred" not in on_terminal(orch, "jobs")[1]
 
 
+def test_no_note_of_a_run_brings_escapes(orch):
+    note = {"marker": "m", "host": "elsewhere", "task_id": "\x1b[31mred", "agent": "a\nb", "role": None, "at": "2026-12-01T00:00:00Z"}
+    (orch.home / "cache" / "running").mkdir(parents=True)
+    orch.configure(o.json.dumps(note), orch.home / "cache" / "running" / "m.json")
+    shown = orch("status").out
+    assert "running: red on a b" in shown and "\x1b" not in shown
+
+
 def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
     with_usage(orch, ("2026-11-28", 1000), ("2026-11-29", 4000), ("2026-11-30", 0))
     code, shown = on_terminal(orch, "usage", "--by", "day", columns=120)

@@ -55,6 +55,8 @@ def refuse(orch, fake, *arguments, **how):
     (["stauts"], "status"),
     (["statsu"], "status"),
     (["statu"], "status"),
+    (["help"], "orch --help"),
+    (["version"], "orch --version"),
     (["jobss"], "jobs"),
     (["-v", "confg"], "config"),
     (["usage", "--by", "colour"], "colour"),
