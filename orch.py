@@ -710,7 +710,7 @@ class Draft:
 
     def warn(self, text: str) -> None:
         """Keep a warning once, and only so many."""
-        line = _one_line(text)
+        line = one_line(text)
         if line in self.warnings:
             return
         if len(self.warnings) < WARNINGS:
@@ -886,14 +886,15 @@ def _sound(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _one_line(text: str, chars: int = 300) -> str:
-    """One line for people.
+def one_line(text: str, chars: int = 300) -> str:
+    r"""Fold white space, drop control characters, and cut.
 
-    >>> _one_line("  a\\n\\tb ")
-    'a b'
+    >>> one_line("a\n\x1b[31mb  c", 6)
+    'a [31…'
     """
-    line = " ".join(text[: 4 * chars].split())
-    return line if len(line) <= chars else line[: chars - 1] + "…"
+    # Cut first: a longer text would be walked in full for the few characters that are kept.
+    line = "".join(c for c in " ".join(text[:chars * 20].split()) if c.isprintable())
+    return line if len(line) <= chars else line[:chars - 1].rstrip() + "…"
 
 
 def _activity(tool: object, given: object) -> str | None:
@@ -905,11 +906,11 @@ def _activity(tool: object, given: object) -> str | None:
     name, fields = _text(tool), _dict(given)
     verb, keys = _TOOLS.get(name.lower(), ("", ()))
     if not verb:
-        return f"using {_one_line(name, 40)}" if name else None
+        return f"using {one_line(name, 40)}" if name else None
     target = next((fields[key] for key in keys if isinstance(fields.get(key), str)), "")
     if verb != "running":
         target = target.rstrip("/").rpartition("/")[2]
-    return f"{verb} {_one_line(target, 60)}".strip()
+    return f"{verb} {one_line(target, 60)}".strip()
 
 
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path", "fileName")
@@ -959,7 +960,7 @@ def _claude_system(draft: Draft, event: dict[str, Any]) -> str | None:
         draft.fields["model"] = _text(event.get("model")) or None
         return "started"
     if event.get("subtype") == "api_retry":
-        return _one_line(f"retrying ({_text(event.get('error')) or _status(event.get('error_status'))})")
+        return one_line(f"retrying ({_text(event.get('error')) or _status(event.get('error_status'))})")
     return None
 
 
@@ -1079,7 +1080,7 @@ def _codex_failed(draft: Draft, event: dict[str, Any]) -> str | None:
 def _codex_error(draft: Draft, event: dict[str, Any]) -> str | None:
     message, _ = _plain_message(_text(event.get("message")))
     if message.startswith(_CODEX_NOTES):
-        return _one_line(message, 60)
+        return one_line(message, 60)
     draft.error = message[:NOTE_CHARS] or draft.error
     return None
 
@@ -1285,7 +1286,7 @@ def _copilot_tool_end(draft: Draft, event: dict[str, Any]) -> str | None:
 def _copilot_failure(draft: Draft, event: dict[str, Any]) -> str | None:
     data = _dict(event.get("data"))
     draft.fields["reset_text"] = _text(data.get("errorMessage"))[:NOTE_CHARS]
-    return _one_line(f"retrying ({_status(data.get('statusCode')) or 'network'})")
+    return one_line(f"retrying ({_status(data.get('statusCode')) or 'network'})")
 
 
 def _copilot_error(draft: Draft, event: dict[str, Any]) -> str | None:
@@ -2678,7 +2679,7 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     if _first(VETOES, told) or _waits_briefly(told):
         return None
     limit = _limit_rule(agent, told) or _first(_RETRY_EVENTS, told)
-    return _one_line(limit[1]) if limit else None
+    return one_line(limit[1]) if limit else None
 
 
 def _message_in(line: str) -> str:
@@ -2721,8 +2722,8 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
     evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
     if evidence or ended.stopped == "limit":
         text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
-        verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or _one_line(text)))
-        return replaced(verdict, error=f"sat at its limit: {_one_line(_message_in(text or 'no output'))}")
+        verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or one_line(text)))
+        return replaced(verdict, error=f"sat at its limit: {one_line(_message_in(text or 'no output'))}")
     told = {"timeout": "timed out", "silent": "was silent for too long"}.get(ended.stopped, ended.stopped)
     error_class = ended.stopped if ended.stopped in ("timeout", "silent") else "signal"
     return Verdict(FAILED, error_class, told, rule="stopped by orch", evidence=ended.stopped)
@@ -2760,15 +2761,15 @@ def _judge_start(ended: Ended) -> Verdict | None:
     """A launcher that found nothing to start."""
     silent = not ended.stdout.strip()
     if ended.exit_code is None and ended.signal is None and silent:
-        told = _one_line(ended.stderr) or "could not be started"
+        told = one_line(ended.stderr) or "could not be started"
         return Verdict(NOT_FOUND, "not_found", told, rule="not started")
     if ended.exit_code not in (126, 127) or not silent:
         return None
     cause = ended.stderr.strip()
     if cause and not _compiled(r"not found|no such file|cannot execute|permission denied").search(cause):
         return None
-    return Verdict(NOT_FOUND, "not_found", _one_line(cause) or f"its launcher ended with {ended.exit_code}",
-                   rule=f"exit {ended.exit_code}", evidence=_one_line(cause))
+    return Verdict(NOT_FOUND, "not_found", one_line(cause) or f"its launcher ended with {ended.exit_code}",
+                   rule=f"exit {ended.exit_code}", evidence=one_line(cause))
 
 
 def _judge_text(agent: Agent, ended: Ended, text: str, clock: Clock) -> Verdict:
@@ -2822,11 +2823,11 @@ def _stated(hints: Report) -> tuple[tuple[str, str] | None, str]:
 
 
 def _failed(error_class: str, text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(FAILED, error_class, _one_line(text) or None, rule=rule, evidence=_one_line(evidence))
+    return Verdict(FAILED, error_class, one_line(text) or None, rule=rule, evidence=one_line(evidence))
 
 
 def _auth(text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(AUTH, "auth", _one_line(text) or "not logged in", rule=rule, evidence=_one_line(evidence))
+    return Verdict(AUTH, "auth", one_line(text) or "not logged in", rule=rule, evidence=one_line(evidence))
 
 
 def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tuple[str, str]) -> Verdict:
@@ -2838,8 +2839,8 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tup
     return Verdict(
         LIMITED,
         found[0] if found else stated[1] if stated else "usage_limit",
-        _one_line(text) or "at its limit",
-        reset_at, coarse, _scope(agent, text, hints), found_by[0], _one_line(found_by[1]),
+        one_line(text) or "at its limit",
+        reset_at, coarse, _scope(agent, text, hints), found_by[0], one_line(found_by[1]),
     )
 
 
@@ -3500,17 +3501,6 @@ def _escaped(c: str) -> str:
         return c
     code = ord(c)
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
-
-
-def one_line(text: str, most: int) -> str:
-    r"""Fold white space, drop control characters, and cut.
-
-    >>> one_line("a\n\x1b[31mb  c", 6)
-    'a [31…'
-    """
-    # Cut first: a longer text would be walked in full for the few characters that are kept.
-    folded = "".join(c for c in " ".join(text[:most * 20].split()) if c.isprintable())
-    return folded if len(folded) <= most else folded[:most - 1].rstrip() + "…"
 
 
 def _fenced(text: str, language: str = "") -> str:
@@ -4434,7 +4424,7 @@ class Look:
 
 
 PLAIN = Look()
-NARROWEST = 4                                              # columns that a cell keeps in a narrow window
+USEFUL, NARROWEST = 20, 4                                  # columns that a cell needs to say something; has at least
 COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
            "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
 
@@ -4465,19 +4455,27 @@ def cut_to(text: str, columns: int) -> str:
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = (),
-                 look: Look = PLAIN) -> str:
-    """Aligned columns, those numbered in `right` to the right; in a narrow window the widest ones give way."""
+                 look: Look = PLAIN, spare: Sequence[int] = ()) -> str:
+    """Aligned columns, those numbered in `right` to the right.
+
+    Where the window is too narrow for a useful part of each, those in `spare` are left out, the first one first;
+    then the widest ones give way.
+    """
     cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [head, *rows]]
-    widths = [max(columns_of(row[i]) for row in cells) for i in range(len(head))]
-    while look.columns and sum(widths) + 2 * len(widths) - 2 > look.columns and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    widths = {i: max(columns_of(row[i]) for row in cells) for i in range(len(head))}
+    room = 2 + (look.columns or math.inf)
+    for number in spare:
+        if sum(2 + (width if i in right else min(width, USEFUL)) for i, width in widths.items()) > room:
+            del widths[number]
+    while sum(widths.values()) + 2 * len(widths) > room and max(widths.values()) > NARROWEST:
+        widths[max(widths, key=widths.__getitem__)] -= 1
     return "".join(_table_line(row, widths, right, look if number else PLAIN) for number, row in enumerate(cells))
 
 
-def _table_line(row: Sequence[str], widths: Sequence[int], right: Sequence[int], look: Look) -> str:
+def _table_line(row: Sequence[str], widths: Mapping[int, int], right: Sequence[int], look: Look) -> str:
     parts = []
-    for number, (cell, width) in enumerate(zip(row, widths)):
-        shown = cut_to(cell, width)
+    for number, width in widths.items():
+        cell, shown = row[number], cut_to(row[number], width)
         blank = " " * (width - columns_of(shown))
         state = next((sgr for word, sgr in COLOURS.items() if cell == word or cell.startswith(word + " until")), None)
         shown = f"\x1b[{state}m{shown}\x1b[0m" if look.colour and state else shown
@@ -4510,7 +4508,7 @@ def render_usage(summary: Mapping[str, Any], by: str, look: Look = PLAIN) -> str
     if len(rows) != 1:
         rows.append(_usage_row("total", summary["total"]))
     head = (by, "attempts", "ok", "input", "output", "cache read", "billable", "cost")
-    table = render_table(head, rows, range(1, 8), look)
+    table = render_table(head, rows, range(1, 8), look, (5, 3, 4, 2, 1))
     used = max(map(len, table.splitlines()))
     room = min((look.columns or 0) - used - 2, BAR_COLUMNS)
     if by != "day" or room < BAR_COLUMNS // 3:
@@ -4543,14 +4541,15 @@ def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float, look: Look = PLAI
     rows = [(job.get("id"), render_ago(parse_time(job.get("at")), now), job.get("status"), job.get("agent"),
              job.get("attempts"), job.get("prompt") or "") for job in reversed(jobs)]
     head = ("id", "when", "status", "agent", "attempts", "prompt")
-    return render_table(head, rows, (4,), look) if rows else "no jobs yet\n"
+    return render_table(head, rows, (4,), look, (4, 1, 3)) if rows else "no jobs yet\n"
 
 
 def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float,
                      local: Callable[[float], time.struct_time], look: Look = PLAIN) -> str:
     """The table of `orch cooldown list`."""
     rows = [(e["key"], render_until(e["end"], now, local), e.get("source"), e.get("reason") or "") for e in entries]
-    return render_table(("key", "cooling", "source", "reason"), rows, (), look) if rows else "nothing is cooling\n"
+    head = ("key", "cooling", "source", "reason")
+    return render_table(head, rows, (), look, (2, 3)) if rows else "nothing is cooling\n"
 
 
 def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time], *,
@@ -4635,13 +4634,13 @@ def render_explain(verdict: Mapping[str, Any]) -> str:
 def shell_word(text: str) -> str:
     r"""An argument as a shell would take it, on one line and without control characters.
 
-    >>> print(shell_word("a b"), shell_word("two\nlines"))
-    'a b' $'two\nlines'
+    >>> print(shell_word("a b"), shell_word("two\nlines"), shell_word("##[group]"))
+    'a b' $'two\nlines' $'#\x23[group]'
     """
     import shlex
-    if text.isprintable():
+    if text.isprintable() and "##[" not in text:           # which commands the runner of a CI job
         return shlex.quote(text)
-    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in text)
+    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in text).replace("##[", "#\\x23[")
     return f"$'{escaped}'"
 
 
@@ -4811,6 +4810,7 @@ def _quotation(answer: str, most_bytes: int) -> str:
 
 SESSION_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")     # settled by `initialize`
 MODERN_REVISIONS = ("2026-07-28",)                         # named by each request
+REVISIONS = (*MODERN_REVISIONS, *SESSION_REVISIONS[::-1])  # the newest first
 BATCH_REVISIONS = ("2025-03-26",)                          # the only one with JSON-RPC batches
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL, UNSUPPORTED = (
@@ -4968,14 +4968,14 @@ def terms_of(params: Mapping[str, Any], session: Terms | None) -> Terms:
     if META + "protocolVersion" not in meta:
         if session is None:
             raise ProtocolError(INVALID_PARAMS, f"neither _meta with {META}protocolVersion nor initialize came before",
-                                {"supported": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]]})
+                                {"supported": REVISIONS})
         return replaced(session, token=token)
     revision, level = meta[META + "protocolVersion"], meta.get(META + "logLevel")
     if not isinstance(revision, str) or not isinstance(meta.get(META + "clientCapabilities"), dict):
         raise ProtocolError(INVALID_PARAMS, f"expected {META}protocolVersion and {META}clientCapabilities in _meta")
     if revision not in MODERN_REVISIONS:
-        supported = {"supported": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]], "requested": printable(revision, 100)}
-        raise ProtocolError(UNSUPPORTED, "Unsupported protocol version", supported)
+        raise ProtocolError(UNSUPPORTED, "Unsupported protocol version",
+                            {"supported": REVISIONS, "requested": printable(revision, 100)})
     return Terms(revision, None if level is None else log_level(level), token)
 
 
@@ -5019,7 +5019,7 @@ def initialize_result(revision: str) -> dict[str, Any]:
 
 def discover_result() -> dict[str, Any]:
     """The answer to `server/discover`."""
-    return {"supportedVersions": [*MODERN_REVISIONS, *SESSION_REVISIONS[::-1]], **_CACHEABLE,
+    return {"supportedVersions": REVISIONS, **_CACHEABLE,
             "capabilities": {"tools": {}, "logging": {}}, "instructions": SERVER_INSTRUCTIONS}
 
 
@@ -5099,6 +5099,8 @@ def argument_problem(given: Mapping[str, Any], schema: Mapping[str, Any]) -> str
             return f"{printable(name, 60)}: too long"
         if name != "prompt" and isinstance(item, str) and item.startswith("-"):
             return f"{printable(name, 60)}: may not begin with a dash"     # an agent might take it for an option
+        if name not in ("prompt", "cwd") and isinstance(item, str) and re.search("[\0\ud800-\udfff]", item):
+            return f"{printable(name, 60)}: may hold neither a NUL nor half a character"   # no program can be given it
     path, problem = next(check(given, schema, {}), ("", None))
     return None if problem is None else f"{printable(path, 60)}: {printable(problem, 300)}"
 
@@ -5216,7 +5218,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self.urgent = False                                # asked twice: kill at once
+        self.urgent = False                                # a second signal: kill at once
         self.groups: set[int] = set()                      # agents at work, for TSTP
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
         self.suspended_at: float | None = None             # for the other threads, while this goes on
@@ -5227,17 +5229,20 @@ class Stop:
         os.set_blocking(self.fd, False)
         os.set_blocking(self._wake, False)
 
-    def request(self, signum: int) -> None:
-        """Ask to stop as if this signal had come."""
-        closed = Exit.PIPE - 128                           # each agent's watch sees it: that is nobody asking twice
-        self.urgent = self.urgent or (self.signal is not None and closed not in (self.signal, signum))
+    def request(self, signum: int, *, by_hand: bool = False) -> None:
+        """Ask to stop as if this signal had come; whoever asks again by hand is in a hurry."""
+        self.urgent = self.urgent or (by_hand and self.signal is not None)
+        self.wake(signum)
+        for follower in tuple(self.followers):
+            follower.request(signum, by_hand=by_hand)
+
+    def wake(self, signum: int) -> None:
+        """Ask, but not the followers."""
         self.signal = self.signal or signum
         try:
             os.write(self._wake, b"!")
         except BlockingIOError:                            # it has been woken often enough
             pass
-        for follower in tuple(self.followers):
-            follower.request(signum)
 
     def suspend(self) -> None:
         """Stop the agents and this process until CONT; called by the TSTP handler."""
@@ -8351,8 +8356,7 @@ class Screen:
         try:
             self.unwritten = self.unwritten + data if self.unwritten else write_bytes(data, self.world.stop)
         except (BrokenPipeError, OrchError):
-            if self.world.stop.signal is None:
-                self.world.stop.request(Exit.PIPE - 128)
+            self.world.stop.request(Exit.PIPE - 128)
 
     def notice(self, text: str) -> None:
         """One line on standard error."""
@@ -8386,7 +8390,8 @@ class Screen:
         elif result.answer is not None:
             self.print_answer(result.answer)
         if result.error and result.exit_code < 128:
-            write_err(f"orch: {self.published(printable(result.error))}{retry_hint(result, self.world.now())}\n")
+            hint = retry_hint(result, self.world.now(), "; with `--wait forever` orch waits")
+            write_err(f"orch: {self.published(printable(result.error))}{hint}\n")
         return result.exit_code
 
     def publish(self, result: Result) -> Result:
@@ -8477,11 +8482,11 @@ def bytes_waiting(fd: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
-def retry_hint(result: Result, now: float) -> str:
-    """When to come back, for the error line."""
+def retry_hint(result: Result, now: float, waits: str = "") -> str:
+    """When to come back, for the error line; `waits` says how to wait for it."""
     if not result.retry_at:
         return ""
-    waits = "; with `--wait forever` orch waits" if result.exit_code == Exit.TRY_LATER else ""
+    waits = waits if result.exit_code == Exit.TRY_LATER else ""
     return f" ({render_until(result.retry_at, now, time.localtime)}{waits})"
 
 
@@ -8742,10 +8747,15 @@ def unread_notice(given: Given) -> str | None:
 
 def load_config(given: Given, world: World) -> Config:
     """The merged config, its warnings told."""
+    return config_of(load_layers(given, world))
+
+
+def load_layers(given: Given, world: World) -> Sequence[Layer]:
+    """What the config is merged from, the warnings told."""
     layers, warnings = read_config_layers(world, given.options.get("config"))
     for text in warnings:
         write_err(f"orch: {printable(text)}\n")
-    return config_of(layers)
+    return layers
 
 
 def agent_named(config: Config, name: str, given: Given) -> Agent:
@@ -8769,13 +8779,14 @@ def cmd_status(given: Given, world: World) -> int:
         print_json(status)
         return Exit.OK
     write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(status["agents"], now)), (),
-                           look_of(world)))
+                           look_of(world), (2, 3, 4)))
     for row in status["running"]:
-        role = f" as {printable(str(row['role']))}" if row["role"] else ""
+        role = f" as {row['role']}" if row["role"] else ""
         since = render_ago(parse_time(row["at"]), now)
-        write_out(f"running: {row['task_id']} on {row['agent']}{role}, since {since}\n")
+        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}, since {since}") + "\n")
     total = status["today"]
-    write_out(f"today: {total['attempts']} attempts, {render_count(total['billable'])} tokens, "
+    attempts = f"{total['attempts']} attempt{'' if total['attempts'] == 1 else 's'}"
+    write_out(f"today: {attempts}, {render_count(total['billable'])} tokens, "
               f"cost {render_cost(total['cost_usd'])}\n")
     return Exit.OK
 
@@ -8961,9 +8972,11 @@ def cmd_agents(given: Given, world: World) -> int:
         return Exit.OK
     words = {True: "yes", False: "no", None: "not known"}
     able = [" ".join(row["capabilities"] or ()) or "-" for row in rows]
-    write_out(render_table(("agent", "state", "logged in", "able to", "program", "to do"), [
-        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"], r["hint"])
-        for r, can in zip(rows, able)], (), look_of(world)))
+    write_out(render_table(("agent", "state", "logged in", "able to", "program"), [
+        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"])
+        for r, can in zip(rows, able)], (), look_of(world), (3, 4)))
+    for row in rows:                                       # whole, to be copied
+        write_out(f"{row['agent']}: {printable(row['hint'])}\n" if row["hint"] else "")
     return Exit.OK
 
 
@@ -9014,7 +9027,8 @@ def _wait_for(names: Sequence[str], world: World, live: LiveLine, most_s: float)
         if pause_s <= 0:
             return Exit.TRY_LATER
         live.show([Work("", " ".join(names), "at the limit")], end)
-        world.stop.wait(pause_s)
+        if world.stop.wait(pause_s):
+            return Exit(128 + (world.stop.signal or 0))
 
 
 def cmd_config(given: Given, world: World) -> int:
@@ -9026,21 +9040,18 @@ def cmd_config(given: Given, world: World) -> int:
     if action == "schema":
         print_json(render_schema())
         return Exit.OK
-    layers, warnings = read_config_layers(world, given["config"])
-    config_of(layers)
-    for text in warnings:
-        write_err(f"orch: {printable(text)}\n")
+    layers = load_layers(given, world)
+    config_of(layers)                                      # raises for what is wrong in it
     if action == "check":
         write_out("".join(f"{layer.source}: ok\n" for layer in layers[1:])
                   or "no config file; the built-in defaults hold\n")
         return Exit.OK
-    found = origins(layers)
+    raw, found = merged(layers), origins(layers)
     if given["json"]:
-        print_json({"config": merged(layers), "origins": found, "files": [layer.source for layer in layers[1:]]})
-        return Exit.OK
-    raw = merged(layers)
-    rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
-    write_out(render_table(("key", "value", "from"), [(k, v, s) for k, v, s in rows], (), look_of(world)))
+        print_json({"config": raw, "origins": found, "files": [layer.source for layer in layers[1:]]})
+    else:
+        rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
+        write_out(render_table(("key", "value", "from"), rows, (), look_of(world)))
     return Exit.OK
 
 
@@ -9058,11 +9069,12 @@ def cmd_init(given: Given, world: World) -> int:
     here = [agent for agent in AGENTS if is_installed(world, agent)]
     logins = read_readiness(world, here)
     found = {agent.name: describe_found(agent, agent in here, logins.get(agent.name)) for agent in AGENTS}
-    order = sorted(here, key=lambda agent: (True, None, False).index(logins.get(agent.name)))
+    order = sorted((agent.name for agent in here), key=lambda name: (True, None, False).index(logins.get(name)))
+    order = order or [*found]
+    able = [name for name in order if logins.get(name) is not False] or order
     try:
         make_folder(world.home)
-        text = example_config([agent.name for agent in order or AGENTS], found)
-        replace_file(path, [text.encode()], keep_existing=True)
+        replace_file(path, [example_config(order, able, found).encode()], keep_existing=True)
     except FileExistsError as err:
         raise OrchError(refusal) from err
     except OSError as err:
@@ -9082,10 +9094,10 @@ def describe_found(agent: Agent, installed: bool, logged_in: bool | None) -> str
     return f"installed{login}" + (f"; {to_do}" if to_do else "")
 
 
-def example_config(order: Sequence[str], found: Mapping[str, str]) -> str:
-    """The example config with this order, its rules for the first agents in it, and a comment on what was found."""
+def example_config(order: Sequence[str], able: Sequence[str], found: Mapping[str, str]) -> str:
+    """The example config with this order, its rules for the first that are `able`, a comment on what was found."""
     old = json.loads(EXAMPLE_CONFIG)["order"]
-    instead = dict(zip(old, [*order, *[order[-1]] * len(old)]))
+    instead = dict(zip(old, [*able, *[able[-1]] * len(old)]))
     text = re.sub('"agent": "([^"]+)"', lambda rule: f'"agent": "{instead.get(rule[1], rule[1])}"', EXAMPLE_CONFIG)
     comment = ",\n".join(f"    {json.dumps(name)}: {json.dumps(what)}" for name, what in found.items())
     return text.replace(f'"order": {json.dumps(old)}',
@@ -9201,7 +9213,7 @@ def cmd_runs(given: Given, world: World) -> int:
         return show_run(given, screen, lambda: resume(given, replaced(world, emit=screen.event), screen))
     default_signals()                                      # nothing is started here that would have to be stopped
     if given.words[:1] == ("resume",):
-        raise OrchError(f"usage: orch runs resume ID{or_run(given)}")
+        raise OrchError(f"usage: orch runs resume RUN{or_run(given)}")
     if len(given.words) == 2:
         return _show_answer(given, world, find_run(given, world, given.words[0]), given.words[1])
     if given.words:
@@ -9214,7 +9226,8 @@ def cmd_runs(given: Given, world: World) -> int:
              ", ".join(role["name"] if role["status"] == "ok" else f"{role['name']} {role['status']}"
                        for role in r["roles"]), len(_artifacts(r)), printable(r["prompt"][:200], 50)) for r in runs]
     head = ("id", "when", "status", "roles", "files", "prompt")
-    write_out(render_table(head, rows, (4,)) if rows else "no runs with roles in this project yet\n")
+    write_out(render_table(head, rows, (4,), look_of(world), (4, 1, 2)) if rows else
+              "no runs with roles in this project yet\n")
     return Exit.OK
 
 
@@ -9257,7 +9270,8 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
     rows = [(role["name"], role["status"], role["agent"], _tokens_text(role),
              role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
             for role in shown["roles"]]
-    write_out(render_table(("role", "status", "agent", "tokens", "answer", "assets"), rows, (3, 5)))
+    head = ("role", "status", "agent", "tokens", "answer", "assets")
+    write_out(render_table(head, rows, (3, 5), look_of(world), (5, 3)))
     for role in shown["roles"]:
         write_out("".join(f"{printable(path)}\n" for path in _list(role.get("assets"))))
     return Exit.OK
@@ -9371,7 +9385,7 @@ def _demo(folder: str, world: World) -> int:
         write_out(f"\n$ orch {name}\n")
         command(Given(name, {"json": False, "since": None, "by": "agent"}, ()), demo)
     write_out("\nNothing of this is left behind. "
-              "Next: install an agent, then `orch \"your prompt\"`; see `orch --help`.\n")
+              "Next: `orch agents` says what is installed and what to do; then `orch \"your prompt\"`.\n")
     return Exit.OK
 
 
@@ -9426,7 +9440,7 @@ TOOL_TEXTS = {                                             # command: (title, de
 def serve_mcp(given: Given, world: World, commands: Mapping[str, Command]) -> int:
     """Serve the Model Context Protocol until the input ends; raises OrchError when that cannot be done."""
     if not os.path.isdir(world.cwd):
-        raise OrchError(f"{world.cwd}: no such directory")
+        raise OrchError(f"{world.cwd}: no such directory; check --cd")
     if os.isatty(0):
         write_err("orch: `orch mcp` is started by an MCP client, which speaks JSON-RPC to it; see the README\n")
     return Server(given, world, commands).serve()
@@ -9458,8 +9472,8 @@ class Wire:
                 self.closed = True
             except OrchError as err:
                 self.closed, self.trouble = True, err
-        if self.closed and self.stop.signal is None:
-            self.stop.request(Exit.PIPE - 128)
+        if self.closed:
+            self.stop.wake(Exit.PIPE - 128)                # `serve` tells the calls: it alone knows which are open
 
 
 def has_room(fd: int, wait_s: float) -> bool:
@@ -9577,7 +9591,8 @@ class Call:
         """Send a progress notification, if the client wants any; the number only grows."""
         if self.terms.token is not None:
             self.steps, self.told_at = self.steps + 1, time.monotonic()
-            self.notify("progress", progressToken=self.terms.token, progress=self.steps, message=text)
+            told = {"message": text} if self.terms.since("2025-03-26") else {}
+            self.notify("progress", progressToken=self.terms.token, progress=self.steps, **told)
 
     def notify(self, method: str, **params: Any) -> None:
         """Send a notification, unless the client has turned away."""
@@ -9747,7 +9762,7 @@ class Server:
 
     def note(self, message: Message) -> None:
         """Take in a notification; one that means nothing to us is none of our business."""
-        call = self.at_work(message.params.get("requestId"))
+        call = self.at_work(id_of({"id": message.params.get("requestId")}))
         if message.method == "notifications/cancelled" and call is not None:
             call.cancel()
 
@@ -9987,6 +10002,8 @@ def names_for(slot: str, options: Mapping[str, str], world: World) -> list[tuple
     state, now = read_state(world)[0], world.now()
     if slot == "ID":
         return [(str(job.get("id")), str(job.get("prompt") or "")) for job in reversed(state["jobs"])]
+    if slot == "RUN":
+        return [(run["id"], run["prompt"]) for run in read_runs(world)]
     if slot == "TASK":
         return [(task, "") for task in reversed(kept_tasks(world))]
     layers, _ = read_config_layers(world, options.get("--config"))
@@ -10044,7 +10061,7 @@ class Command:
     words: str = ""
     most_words: int = 0
     example: str = ""
-    starts_agents: bool = False                            # so a signal must not end it before they are stopped
+    tidies_up: bool = False                                # stops agents, clears the live line, before a signal ends it
 
     def defaults(self) -> dict[str, Any]:
         """What `Given` holds where no option is given."""
@@ -10117,12 +10134,12 @@ RESUME_OPTIONS = tuple(option for option in RUN_OPTIONS if option.names[-1] not 
 
 COMMANDS = (
     Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run,
-            RUN_OPTIONS, "PROMPT...", 1_000_000, 'orch run status of the build', starts_agents=True),
+            RUN_OPTIONS, "PROMPT...", 1_000_000, 'orch run status of the build', tidies_up=True),
     Command("status", "show which agents are free, what is running, and today's usage", cmd_status, (JSON, CONFIG_FILE),
             example="orch status --json"),
     Command("jobs", "show the last jobs, or one", cmd_jobs, (JSON,), "[ID]", 1, "orch jobs"),
     Command("runs", "show the runs with roles of this project, one, or what a role said; go on with one", cmd_runs,
-            RESUME_OPTIONS, "[ID [ROLE] | resume ID]", 2, "orch runs resume ID", starts_agents=True),
+            RESUME_OPTIONS, "[RUN [ROLE] | resume RUN]", 2, "orch runs resume RUN", tidies_up=True),
     Command("usage", "sum up what attempts used", cmd_usage, (
         Option(("--since",), "only the last DUR, such as 7d; default all", "DUR", _duration_option,
                argument="since"),
@@ -10145,7 +10162,7 @@ COMMANDS = (
         JSON, CONFIG_FILE), example="orch explain --agent NAME --stderr err.txt"),
     Command("wait", "wait until an agent is free", cmd_wait, (
         Option(("--max",), "at most this long; default without end", "DUR", _wait_option), CONFIG_FILE),
-        "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\""),
+        "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\"", tidies_up=True),
     Command("init", "look at which agents are installed and logged in, and write a small config for them", cmd_init,
             example="orch init"),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
@@ -10155,12 +10172,12 @@ COMMANDS = (
                 Option(("--access",), "the most that a call may ask for: read, edit, full or own; default edit",
                        "LEVEL", str, ACCESS_LEVELS, "edit"),
                 Option(("-C", "--cd"), "run in this directory, and nowhere outside; default here, and anywhere", "DIR"),
-                CONFIG_FILE), example="orch mcp --access read", starts_agents=True),
+                CONFIG_FILE), example="orch mcp --access read", tidies_up=True),
     Command("completion", "print the completion script of a shell, which goes where its first lines say",
             cmd_completion, (), "bash | zsh | fish", 1_000_000,
             "orch completion bash > ~/.local/share/bash-completion/completions/orch"),
     Command("demo", "show a failover with two pretend agents; needs nothing installed", cmd_demo, example="orch demo",
-            starts_agents=True),
+            tidies_up=True),
 )
 BY_NAME: Mapping[str, Command] = {command.name: command for command in COMMANDS}
 
@@ -10282,6 +10299,8 @@ def _refuse_near_miss(line: Line) -> None:
     """A typo in a command must not cost tokens."""
     if len(line.words) == 1 and not line.literal and not line.stdin:
         word = line.words[0]
+        if word in ("help", "version"):
+            raise OrchError(f'"{word}" is no command; did you mean `orch --{word}`? For a prompt use: orch run {word}')
         for name in BY_NAME:
             if one_edit_apart(word, name):
                 raise OrchError(f'"{printable(word)}" is no command; did you mean "{name}"? '
@@ -10425,7 +10444,7 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
     except FileNotFoundError as err:
         raise OrchError("the current directory has been removed; change to one that exists") from err
     command = BY_NAME[given.command]
-    if command.starts_agents:
+    if command.tidies_up:
         install_signals(stop)
     return command.act(given, make_world(os.environ, cwd, stop))
 
@@ -10453,7 +10472,7 @@ def install_signals(stop: Stop) -> None:
         stop.listener_fd = 1
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda signum, _frame: stop.request(signum))
+            signal.signal(number, lambda signum, _frame: stop.request(signum, by_hand=True))
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
         signal.signal(signal.SIGTSTP, lambda _signum, _frame: stop.suspend())
 

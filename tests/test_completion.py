@@ -250,6 +250,13 @@ def test_jobs_and_kept_attempts_are_offered_newest_first(at_tab, fake):
         assert sorted(fish_words(at_tab, "orch jobs ")) == sorted(ids)
 
 
+def test_runs_with_roles_alone_are_offered_to_go_on_with(at_tab, fake):
+    fake("codex", codex_ok(), codex_ok())
+    at_tab("fix it")
+    at_tab("--role", "reviewer", "look")
+    assert bash_words(at_tab, "orch runs resume ") == [at_tab.state()["jobs"][-1]["id"]]
+
+
 def test_what_is_cooling_is_offered(at_tab, fake):
     at_tab("cooldown", "set", "claude:some model", "2h")
     assert "claude:some\\ model" in bash_words(at_tab, "orch cooldown clear ")

@@ -247,6 +247,7 @@ BAD = [                                                    # (line, the id and c
     ({"jsonrpc": "2.0", "method": "notifications/cancelled"}, None),
     ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}, None),
     ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}, None),
+    ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": True}}, None),
     ({"jsonrpc": "2.0", "id": 3, "result": {}}, None),     # an answer to what was never asked
     ({"jsonrpc": "2.0", "id": 3, "error": {"code": 1, "message": "x"}}, None),
     ({**PING, "method": "initialize"}, ("p", -32602)),
@@ -418,6 +419,7 @@ def test_failed_run_is_a_result_that_the_model_sees(client, fake):
     result = client().begin().run(prompt="x")
     assert result["isError"] is True and result["content"][0]["text"].startswith("orch: ")
     shown = result["structuredContent"]
+    assert "--wait" not in result["content"][0]["text"]    # an option that it does not have
     assert (shown["status"], shown["retry_at"]) == ("unavailable", f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(reset_at))}")
 
 
@@ -434,6 +436,8 @@ REFUSED = [
     ({"prompt": "x", "effort": "-x"}, "effort: may not begin with a dash"),
     ({"prompt": "x", "model": "m" * 5000}, "model: too long"),
     ({"prompt": "x", "k" * 5000: 1}, "too long"),
+    ({"prompt": "x", "model": "a\0b"}, "model: may hold neither"),
+    ({"prompt": "x", "effort": "\ud800"}, "effort: may hold neither"),
     ({"prompt": " "}, "the prompt is empty"),
     ({"prompt": "a\0b"}, "NUL"),
     ({"prompt": "a\ud800b"}, "half a character"),
@@ -607,6 +611,41 @@ def test_signal_stops_every_call_and_the_server_ends_by_it(orch, client, fake, n
     one.process.send_signal(number)
     assert one.process.wait(30) == -number
     assert orch.leftovers() == {}
+
+
+PARTING = """
+def part(*_):
+    time.sleep(0.3)
+    open(%r, "w").close()
+    os._exit(0)
+signal.signal(15, part)
+open(%r, "w").close()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["signal", "end of input", "cancelled", "client gone"])
+def test_an_agent_that_is_stopped_may_finish_what_it_has_in_hand(orch, client, fake, how):
+    begun, parted = orch.base / "begun", orch.base / "parted"
+    fake("claude", step(run=PARTING % (str(parted), str(begun))))
+    read, write = os.pipe()
+    one = client(stdout=write)
+    os.close(write)
+    one.put({**PING, "method": "tools/call", "params": {"name": "orch_run", "arguments": {"prompt": "x"}, "_meta": MODERN}})
+    wait_until(begun.exists)
+    if how == "signal":
+        one.process.send_signal(signal.SIGTERM)
+    elif how == "cancelled":
+        one.put({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "p"}})
+        wait_until(parted.exists)
+    if how == "client gone":
+        os.close(read)
+    else:
+        one.process.stdin.close()
+    assert one.process.wait(30) == {"signal": -signal.SIGTERM, "client gone": -signal.SIGPIPE}.get(how, 0)
+    assert parted.exists()
+    if how != "client gone":
+        os.close(read)
 
 
 @needs_proc

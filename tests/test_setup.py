@@ -55,6 +55,7 @@ def test_what_init_wrote_is_used(orch, fake):
     fake("claude")
     fake.log_out("claude")
     orch("init")
+    assert {rule["agent"] for rule in written(orch)["rules"]} == {"codex"}     # no rule sends anything to nobody
     assert orch("hello").out == "done\n"
 
 

@@ -420,13 +420,22 @@ def test_a_signal_leaves_those_that_wait_for_their_turn_where_they_are(team, fak
 
 @needs_proc
 def test_a_closed_standard_output_stops_all_that_run_at_once(team, fake):
-    stay = "open('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    stay = """
+def part(*_):
+    time.sleep(0.3)
+    open('parted-%d' % os.getpid(), 'w').close()
+    os._exit(0)
+signal.signal(signal.SIGTERM, part)
+open('up-%d' % os.getpid(), 'w').close()
+time.sleep(60)
+"""
     fake("claude", claude_ok("1", run=stay))
     fake("codex", codex_ok("2", run=stay))
     process = team.start("--team", "pair", "look")
     wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "two agents at work")
     process.stdout.close()
     assert process.wait(timeout=30) == -signal.SIGPIPE
+    assert len(list(team.work.glob("parted-*"))) == 2      # both had their two seconds
     process.stderr.close()
     assert team.leftovers() == {}
 

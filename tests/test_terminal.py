@@ -76,6 +76,26 @@ def test_a_table_fits_the_window(orch, columns):
     assert lines[1].split()[-1] == "short"
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_narrow_window_gets_fewer_columns_rather_than_stumps(orch, fake, columns):
+    fake("claude")
+    with_usage(orch, ("2026-11-28", 12_345), ("2026-11-29", 4000))
+    assert orch("cooldown", "set", "claude", "3h").code == 0
+    usage = on_terminal(orch, "usage", columns=columns)[1]
+    assert max(map(len, usage.splitlines())) <= columns and "…" not in usage
+    assert "16.3k" in usage and "not reported" in usage    # billable and cost stay
+    status = on_terminal(orch, "status", columns=columns, env={"NO_COLOR": "1"})[1].splitlines()
+    assert max(map(len, status[:-1])) <= columns
+    assert any(line.startswith("claude") and "cooling until " in line for line in status)
+    assert ("set by hand" in "".join(status)) == (columns > 40)
+
+
+def test_what_is_to_do_about_an_agent_is_never_cut(orch):
+    shown = on_terminal(orch, "agents", columns=40, env={"NO_COLOR": "1"})[1].splitlines()
+    for agent in o.AGENTS:
+        assert f"{agent.name}: {agent.install_hint}; then {agent.login_hint}" in shown
+
+
 def test_a_pipe_gets_whole_cells_and_no_escapes(orch):
     prompt = "a long prompt " * 12
     with_jobs(orch, job(1, prompt), job(2, "b", "failed"))
@@ -105,6 +125,14 @@ def test_colours_are_for_terminals_that_want_them(orch, env, coloured):
 def test_no_cell_brings_its_own_escapes(orch):
     with_jobs(orch, job(1, "\x1b[31mred\x07 \x9b2J"))
     assert "\x1b[31mred" not in on_terminal(orch, "jobs")[1]
+
+
+def test_no_note_of_a_run_brings_escapes(orch):
+    note = {"marker": "m", "host": "elsewhere", "task_id": "\x1b[31mred", "agent": "a\nb", "role": None, "at": "2026-12-01T00:00:00Z"}
+    (orch.home / "cache" / "running").mkdir(parents=True)
+    orch.configure(o.json.dumps(note), orch.home / "cache" / "running" / "m.json")
+    shown = orch("status").out
+    assert "running: red on a b" in shown and "\x1b" not in shown
 
 
 def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
@@ -223,7 +251,7 @@ def test_a_window_made_narrower_keeps_no_remains(orch, fake, tmux):
     assert window.screen()[-2] == "5"    # tmux lets lines go off the top to make room
     gate.touch()
     window.sees("the answer")
-    assert window.screen()[-3:-1] == ["5", "the answer"], window.screen()
+    wait_until(lambda: window.screen()[-3:-1] == ["5", "the answer"], timeout=20, what="nothing but the answer and a prompt")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -292,3 +320,17 @@ def test_orch_wait_counts_down_too(orch, fake, tmux):
     assert not any("free in" in line for line in window.screen())
     piped = orch("wait")
     assert (piped.code, piped.out, piped.err) == (0, "", "")
+
+
+def test_an_interrupt_of_orch_wait_leaves_no_line(orch, fake, tmux):
+    fake("claude")
+    orch.configure({"order": ["claude"]})
+    assert orch("cooldown", "set", "claude", "1h").code == 0
+    window = tmux(80)
+    window.type("clear; " + as_typed(orch, "wait"))
+    window.sees(r"claude.* free in")
+    window("send-keys", "-t", "t", "C-c")
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of orch wait")
+    window.type("echo status $?")
+    window.sees("status 130")
+    assert not any("free in" in line for line in window.screen()), window.screen()
