@@ -155,7 +155,7 @@ def test_one_gigabyte_of_short_lines_is_read_faster_than_an_agent_writes(built, 
     arena = torture.Arena(tmp_path / "arena", built, repo=False)
     try:
         figures = torture.flood(arena, "short lines on both streams", 100 << 20)
-        assert figures["seconds"] < 60, figures
+        assert figures["processor s"] < 10, figures
     finally:
         arena.close()
 

@@ -59,7 +59,7 @@ def damaged_value(rng: random.Random, value: Any) -> Any:
         if action == 0:
             del owner[key]
         elif action == 1 and isinstance(owner, dict):
-            owner[rng.choice(ODD_TEXTS)] = rng.choice(ODD_VALUES)
+            owner[rng.choice(ODD_TEXTS)] = copy.deepcopy(rng.choice(ODD_VALUES))    # else what is damaged next is the table
         elif action == 2 and isinstance(owner[key], str):
             owner[key] = damaged_text(rng, owner[key])
         else:
