@@ -109,9 +109,9 @@ def test_a_signal_stops_everything_and_ends_orch_by_the_same_signal(orch, fake, 
     fake("claude", step(run=DETACHED + SLEEP))
     fake("codex")
     process = orch.start("hi")
-    wait_until(lambda: len(orch.leftovers()) >= 3, what="the agent and its helper")
+    wait_until(lambda: fake.calls and len(orch.leftovers()) >= 3, what="the agent and its helper")
     process.send_signal(number)
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=30)
     assert process.returncode == -number
     assert out == b""
     assert orch.leftovers() == {}
