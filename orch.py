@@ -5138,6 +5138,7 @@ def output_schema(command: str) -> dict[str, Any]:
 TERM_S = 2.0                                               # from TERM to KILL
 KILL_S = 5.0                                               # from KILL to giving up on what will not die (a stuck mount)
 LOOK_S = 0.05
+EXEC_S = 0.02                                              # what a program may take to start on a busy machine
 TICK_S = 1.0                                               # between two drawings of the live line
 
 
@@ -5429,9 +5430,18 @@ def stop_family(marker: str) -> int:
     return len(known)
 
 
+def _is_starting(row: Process) -> bool:
+    """Whether a process is between two programs: its environment reads as empty then, as the kernel's own do always."""
+    return row.parent != 2 and _environ(row.pid) == b"\0\0"
+
+
 def orphans(marker: str, pid: int) -> list[int]:
     """List what an agent that ended by itself left running."""
-    return sorted(family(marker, pid, {}, process_table(newer_than=pid)))
+    table = process_table(newer_than=pid)
+    end_at = time.monotonic() + EXEC_S
+    while any(_is_starting(row) for row in table.values()) and time.monotonic() < end_at:
+        time.sleep(0.001)
+    return sorted(family(marker, pid, {}, table))
 
 
 # === FILES ================================================================

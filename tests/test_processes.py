@@ -15,6 +15,8 @@ import pytest
 from conftest import claude_ok, codex_ok, lines, needs_proc, step, wait_until
 from tools import torture
 
+import orch as core
+
 # Starts a helper (a sleeper named by `marker`) in its own session, as agents start their tools' shells.
 DETACHED = """
 import subprocess
@@ -86,6 +88,14 @@ def test_what_an_agent_deliberately_left_running_is_left_alone_and_named(orch, f
     assert result.out == "42\n"
     assert len(result.notices) == 1, result
     assert len(orch.leftovers()) == 1
+
+
+def test_what_is_just_starting_is_looked_at_again(monkeypatch):
+    """Between fork and exec a process has no environment to be known by."""
+    looks = iter([b"\0\0", b"\0\0", b"\0ORCH_ATTEMPT_ID=t.1\0"])
+    monkeypatch.setattr(core, "process_table", lambda newer_than: {9: core.Process(9, 1, 9, 9, "0"), 10: core.Process(10, 2, 0, 0, "0")})
+    monkeypatch.setattr(core, "_environ", lambda pid: b"\0\0" if pid == 10 else next(looks, b"\0ORCH_ATTEMPT_ID=t.1\0"))
+    assert core.orphans("t.1", 5) == [9]
 
 
 @needs_proc
