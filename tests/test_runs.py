@@ -242,6 +242,7 @@ def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
     assert (result.code, result.json["run_id"]) == (0, run_id), result
     assert roles_of(fake) == ["planner", "builder", "builder", "tester"]
     assert any("was killed before it ended; 1 process of it stopped" in text for text in result.json["warnings"])
+    assert "goes on with it" not in result.err          # it does already
     assert team.leftovers() == {}
     assert [(line["role"], line["outcome"]) for line in team.ledger()] == [
         ("planner", "ok"), ("builder", "aborted"), ("builder", "ok"), ("tester", "ok")]
@@ -330,16 +331,21 @@ def test_a_team_killed_at_any_moment_goes_on_and_counts_every_role_once(team):
         (team.agents / name).write_text(f"#!/bin/sh\nsleep 0.05\ncat {said}\n")
         (team.agents / name).chmod(0o755)
     team.configure({"roles": {name: {"prompt": "x", "agent": "claude", "writes": name not in "bc"} for name in "abcd"}})
-    for _ in range(12):
+    began = time.monotonic()
+    assert team("--roles", "a,b,c,d", "make it").code == 0
+    whole_s = time.monotonic() - began
+    for _ in range(60):                                 # those that end too soon on a machine that is free by now are passed over
+        if killed == 8:
+            break
         process = team.start("--roles", "a,b,c,d", "make it", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process.wait(rng.uniform(0.05, 0.8))
+            process.wait(rng.uniform(0.02, whole_s))
         except subprocess.TimeoutExpired:
             killed += 1
         process.kill()
         process.wait()
         listed = team("runs", "--json").json
-        if not listed or listed[0]["status"] == "ok":
+        if listed[0]["status"] == "ok":
             continue
         run_id = listed[0]["id"]
         result = team("runs", "resume", run_id, "--json")
@@ -349,4 +355,4 @@ def test_a_team_killed_at_any_moment_goes_on_and_counts_every_role_once(team):
         assert sorted({*answered}) == [*"abcd"] and len(answered) <= 6, (seed, answered)    # two may be between ledger and file
         assert [job["status"] for job in team.state()["jobs"] if job["id"] == run_id] == ["ok"], seed
         assert team.leftovers() == {} and not list((team.home / "cache" / "running").iterdir()), seed
-    assert killed >= 4, (seed, killed)
+    assert killed == 8, (seed, killed)

@@ -768,6 +768,13 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(team, fake, repo):
     assert sorted(repo.rglob("*")) == before and not (team.home / "state.json").exists()
 
 
+def test_a_dry_run_tells_once_that_the_state_is_not_used(team, fake):
+    fake("claude")
+    fake("codex")
+    (team.home / "state.json").write_text("{")
+    assert len(team("-n", "--team", "review", "make it").notices) == 1
+
+
 def test_a_dry_run_in_json_has_the_argument_lists(team, fake):
     fake("claude", claude_ok())
     value = team("-n", "--json", "--role", "planner", "make it").json
