@@ -4626,9 +4626,15 @@ def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = N
     return " · ".join(printable(part) for part in parts if part)
 
 
-def render_explain(verdict: Mapping[str, Any]) -> str:
-    """What `orch explain` says to people."""
-    return "".join(f"{key + ':':13}{printable(str('-' if item is None else item))}\n" for key, item in verdict.items())
+def render_fields(fields: Mapping[str, Any]) -> str:
+    """Names and values, a line each.
+
+    >>> render_fields({"status": "ok", "agent": None, "usage": {"billable": 3}})
+    'status:      ok\\nagent:       -\\nusage:       {"billable": 3}\\n'
+    """
+    words = {name: "-" if item is None else item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)
+             for name, item in fields.items()}
+    return "".join(f"{name + ':':13}{printable(word)}\n" for name, word in words.items())
 
 
 def shell_word(text: str) -> str:
@@ -8874,7 +8880,7 @@ def cmd_jobs(given: Given, world: World) -> int:
         if given["json"]:
             print_json(hits[0])
         else:
-            write_out("".join(f"{k + ':':13}{printable(str('-' if v is None else v))}\n" for k, v in hits[0].items()))
+            write_out(render_fields(hits[0]))
     elif given["json"]:
         print_json(jobs[::-1])
     else:
@@ -9134,7 +9140,7 @@ def cmd_explain(given: Given, world: World) -> int:
     if given["json"]:
         print_json(shown)
     else:
-        write_out(render_explain(shown))
+        write_out(render_fields(shown))
     return Exit.OK
 
 

@@ -3,17 +3,14 @@ from __future__ import annotations
 
 import os
 import re
-import time
 
 from conftest import one_line_error
 
 
 def test_the_demo_runs_with_nothing_installed(orch):
-    begun = time.monotonic()
     before = sorted(orch.base.rglob("*"))
     result = orch("demo", timeout=30)
     assert result.code == 0, result
-    assert time.monotonic() - begun < 8
     text = result.out + result.err
     assert "limit" in text
     assert re.search(r"\b\d\d?:\d\d\b", text)    # when the pretend limit ends

@@ -371,7 +371,8 @@ def test_a_signal_stops_all_that_run_at_once(team, fake, signum):
 
 @needs_proc
 def test_a_second_signal_kills_all_at_once(team, fake):
-    stay = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n"
+    stay = ("def late(*_):\n    time.sleep(1.8)\n    open('late', 'w').close()\n    time.sleep(60)\n"     # after 2 s comes the KILL
+            "signal.signal(signal.SIGTERM, late)\nopen('up-%d' % os.getpid(), 'w').close()\ntime.sleep(60)\n")
     fake("claude", claude_ok("1", run=stay))
     fake("codex", codex_ok("2", run=stay))
     process = team.start("--team", "pair", "look")
@@ -381,6 +382,7 @@ def test_a_second_signal_kills_all_at_once(team, fake):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGINT and team.leftovers() == {}
+    assert not (team.work / "late").exists()
 
 
 @needs_proc
