@@ -47,7 +47,7 @@ def test_errors_that_last_from_any_call_on_cost_one_warning_and_no_byte(arena, e
 
 @needs_proc
 def test_a_write_that_takes_half_leaves_no_half_line_and_costs_one_warning(arena):
-    assert torture.halve_writes(arena, "claude=fail codex=ok")["writes halved"] >= 8
+    assert torture.halve_writes(arena, "claude=limit codex=ok")["writes halved"] >= 8
 
 
 @needs_proc
