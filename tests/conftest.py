@@ -25,6 +25,11 @@ from pathlib import Path
 
 import pytest
 
+# A background job and nohup ignore some signals, and what is ignored is inherited: tests need them as they are by default.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "dist" / "orch"
 TIMEOUT_S = 60

@@ -256,7 +256,7 @@ def large_ledger(path, size):
 def test_a_large_ledger_costs_a_run_and_status_nothing(orch, fake):
     large_ledger(orch.home / "usage.jsonl", 100_000_000)
     fake("claude", claude_ok("42"))
-    for argv, said in ((["what?"], b"42\n"), (["status"], b"today: 1 attempts")):
+    for argv, said in ((["what?"], b"42\n"), (["status"], b"today: 1 attempt")):
         with orch.start(*argv) as process:
             cost = torture.watch_cost(process)
             assert said in process.communicate(timeout=60)[0]
