@@ -25,8 +25,11 @@ build:  ## build dist/orch, the one-file program
 man:  ## write the manual page dist/orch.1
 	$(PYTHON) tests/tools/man.py dist/orch.1
 
+# On all processors, where pytest-xdist is there.
+jobs = $$($(call with,pytest) -c 'import xdist' 2>/dev/null && echo '-n auto')
+
 test: build pytest-ready  ## run all tests on the built program (makes $(VENV) if pytest is missing)
-	@$(call with,pytest) -m pytest
+	@$(call with,pytest) -m pytest $(jobs)
 
 test-real: build pytest-ready  ## run the suite on the five real agents, offline (installs them outside the repository)
 	@$(call with,pytest) tests/real/run.py
