@@ -193,7 +193,7 @@ def parse_json(bench: Bench) -> None:
     got = bench.medians({"loop": lambda: bench.run(["sh", "-c", f"cat '{events}' | python3 -I -S -c '{loop}'"]),
                          "orch": lambda: bench.run([bench.program, "x"])}, 3)
     bench.row("100 MB of events parsed", 100 / got["orch"], "MB/s", got["orch"] / got["loop"], "time of json.loads", 2)
-    bench.row("its peak memory", peak_mb(bench, [bench.program, "x"]), "MB", None, "", None)
+    bench.row("peak memory of parsing them", peak_mb(bench, [bench.program, "x"]), "MB", None, "", None)
     bench.agent("claude", f"echo '{ANSWER}'")
 
 
@@ -220,7 +220,7 @@ def ledger(bench: Bench) -> None:
     got = bench.medians({"loop": lambda: bench.run([*PYTHON, loop]), "usage": lambda: bench.run([bench.program, "usage"])}, 3)
     bench.row("orch usage, ledger of 1,000,000 lines", got["usage"], "s", got["usage"] / got["loop"], "time of json.loads", 1.3)
     peak = peak_mb(bench, [bench.program, "usage"])
-    bench.row("its peak memory", peak, "MB", peak / 40, "40 MB", 1)
+    bench.row("peak memory of orch usage", peak, "MB", peak / 40, "40 MB", 1)
     path.unlink()
 
 
