@@ -26,7 +26,7 @@ man:  ## write the manual page dist/orch.1
 	$(PYTHON) tests/tools/man.py dist/orch.1
 
 # On all processors, where pytest-xdist is there.
-jobs = $$($(call with,pytest) -c 'import xdist' 2>/dev/null && echo '-n auto')
+jobs = $$($(call with,pytest) -c 'import xdist' 2>/dev/null && echo '-n auto --dist worksteal')
 
 test: build pytest-ready  ## run all tests on the built program (makes $(VENV) if pytest is missing)
 	@$(call with,pytest) -m pytest $(jobs)
