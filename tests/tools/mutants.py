@@ -404,7 +404,9 @@ HOSTILE = (
            '    text = text.replace("\\r\\n", "\\n").replace("\\r", "\\n")\n',
            ["hostile::what_an_agent_says_of_itself_is_one_clean_line"],
            [('    if len(text) > limit or not text.isprintable() or "  " in text:    # nearly never\n',
-             "    if len(text) > limit:\n")]),
+             "    if len(text) > limit:\n"),
+            ('    line = "".join(c for c in " ".join(text[:chars * 20].split()) if c.isprintable())\n',
+             '    line = " ".join(text[:chars * 20].split())\n')]),
     Mutant("globs as regular expressions", "twenty stars on a long name never end",
            '    return _run_matches(signs, name, "*", _sign_matches)\n',
            '    forms = {"*": ".*", "?": "."}\n'
