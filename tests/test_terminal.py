@@ -42,6 +42,11 @@ def on_terminal(orch, *args, columns=80, env=None):
     return process.wait(timeout=20), shown.decode().replace("\r\n", "\n")
 
 
+def columns_of(text):
+    """The columns that a line takes, for the characters that these tests use; not asked of the program that is tested."""
+    return sum(2 if "\u3000" <= c <= "\u9fff" else 0 if c == "\u0301" else 1 for c in text)
+
+
 def job(number, prompt, status="ok"):
     return {"id": f"20261201T00000{number}-0000000{number}", "at": "2026-12-01T00:00:00Z", "status": status, "agent": "claude",
             "attempts": 1, "prompt": prompt}
@@ -71,8 +76,8 @@ def test_a_table_fits_the_window(orch, columns):
     code, shown = on_terminal(orch, "jobs", columns=columns, env={"NO_COLOR": "1"})
     lines = shown.splitlines()
     assert (code, len(lines)) == (0, 4)
-    assert max(map(o.columns_of, lines)) <= columns
-    assert max(map(o.columns_of, lines[1:])) >= columns - 1    # and uses it: a wide character may not fit
+    assert max(map(columns_of, lines)) <= columns
+    assert max(map(columns_of, lines[1:])) >= columns - 1    # and uses it: a wide character may not fit
     assert lines[1].split()[-1] == "short"
 
 
@@ -107,7 +112,7 @@ def test_columns_stay_aligned_beside_wide_characters_and_marks(orch):
     for model in ("日本", "e\u0301", "plain"):
         assert orch("cooldown", "set", f"claude:{model}", "1h").code == 0
     rows = orch("cooldown", "list").out.splitlines()
-    starts = {o.columns_of(row[:re.search("cooling|until", row).start()]) for row in rows}
+    starts = {columns_of(row[:re.search("cooling|until", row).start()]) for row in rows}
     assert len(rows) == 4 and len(starts) == 1, rows
 
 
@@ -145,7 +150,7 @@ def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
     assert "█" not in piped
     assert [line.split() for line in piped.splitlines()] == [re.sub("[█▌]", "", line).split() for line in shown.splitlines()]
     narrow = on_terminal(orch, "usage", "--by", "day", columns=70)[1]
-    assert max(map(o.columns_of, narrow.splitlines())) <= 70
+    assert max(map(columns_of, narrow.splitlines())) <= 70
 
 
 # --- the live line, on a screen ------------------------------------------
