@@ -194,6 +194,21 @@ def wait_until(condition, timeout=10, what="the condition"):
     return pytest.fail(f"{what} did not come true within {timeout} s")
 
 
+def read_terminal(leader):
+    """All that is still to come from the leader of a pseudo-terminal, which is closed then."""
+    shown = b""
+    while True:
+        try:
+            data = os.read(leader, 65536)
+        except OSError:    # so Linux ends one whose other end is closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(leader)
+    return shown
+
+
 def git(*args, cwd):
     """Run git without any user's settings; return what it printed."""
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1",

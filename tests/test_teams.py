@@ -24,6 +24,7 @@ from conftest import (
     needs_proc,
     not_root,
     one_line_error,
+    read_terminal,
     wait_until,
 )
 
@@ -286,11 +287,7 @@ def test_the_live_line_shows_all_that_are_at_work(team, fake):
     while b"reviewer (claude)" not in shown.rpartition(b"\r")[2] or b"critic (codex)" not in shown.rpartition(b"\r")[2]:
         shown += os.read(master, 1000)
     (team.work / "go").touch()
-    try:
-        while True:
-            shown += os.read(master, 1000)
-    except OSError:                                     # the other end is closed
-        os.close(master)
+    shown += read_terminal(master)
     assert process.wait(60) == 0
     assert shown.count(b"\n") == 4 and shown.endswith(b"tokens\r\n"), shown
 
@@ -308,11 +305,7 @@ def test_the_live_line_forgets_who_has_ended(team, fake):
     while b"reviewer (claude)" not in shown.partition(b"tokens\r\n")[2]:
         shown += os.read(master, 1000)
     (team.work / "go").touch()
-    try:
-        while True:
-            shown += os.read(master, 1000)
-    except OSError:                                     # the other end is closed
-        os.close(master)
+    shown += read_terminal(master)
     assert process.wait(60) == 0
     assert b"critic" not in shown.partition(b"tokens\r\n")[2], shown
 

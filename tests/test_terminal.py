@@ -16,7 +16,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from conftest import claude_ok, wait_until
+from conftest import claude_ok, read_terminal, wait_until
 
 import orch as o
 
@@ -29,17 +29,8 @@ def on_terminal(orch, *args, columns=80, env=None):
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = orch.start(*args, stdout=follower, stderr=subprocess.DEVNULL, env={"TERM": "xterm", **(env or {})})
     os.close(follower)
-    shown = b""
-    while True:
-        try:
-            data = os.read(leader, 65536)
-        except OSError:    # so Linux ends a terminal
-            break
-        if not data:
-            break
-        shown += data
-    os.close(leader)
-    return process.wait(timeout=20), shown.decode().replace("\r\n", "\n")
+    shown = read_terminal(leader).decode().replace("\r\n", "\n")
+    return process.wait(timeout=20), shown
 
 
 def columns_of(text):

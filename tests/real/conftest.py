@@ -16,7 +16,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from conftest import Orch  # tests/conftest.py
+from conftest import Orch, git  # tests/conftest.py
 
 from .agents import QUIET, log_in
 from .models import Models
@@ -125,6 +125,16 @@ def real(new_real):
     one = new_real()
     yield one
     one.stop_leftovers()
+
+
+@pytest.fixture
+def committed(real):
+    """The working directory as a repository with one commit (old.txt)."""
+    git("init", "-q", cwd=real.work)
+    (real.work / "old.txt").write_text("committed\n")
+    git("add", ".", cwd=real.work)
+    git("commit", "-q", "-m", "first", cwd=real.work)
+    return real.work
 
 
 @pytest.fixture

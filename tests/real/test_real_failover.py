@@ -4,7 +4,6 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from conftest import git  # tests/conftest.py
 
 from .conftest import told
 from .models import say, write
@@ -14,14 +13,10 @@ PAIRS = [("claude-plan", "codex"), ("codex", "claude"), ("opencode", "gemini"), 
 
 
 @pytest.fixture
-def checkout(real):
+def checkout(committed):
     """A repository with one commit and a change of the user's own."""
-    git("init", "-q", cwd=real.work)
-    (real.work / "old.txt").write_text("committed\n")
-    git("add", ".", cwd=real.work)
-    git("commit", "-q", "-m", "first", cwd=real.work)
-    (real.work / "old.txt").write_text("committed\nand changed by the user\n")
-    return real.work
+    (committed / "old.txt").write_text("committed\nand changed by the user\n")
+    return committed
 
 
 @pytest.mark.parametrize("first, second, agent", [

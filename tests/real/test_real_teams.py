@@ -15,14 +15,10 @@ REQUEST = "add made.txt, please"
 
 
 @pytest.fixture
-def checkout(real):
-    """A repository with one commit."""
-    git("init", "-q", cwd=real.work)
-    (real.work / "old.txt").write_text("committed\n")
-    git("add", ".", cwd=real.work)
-    git("commit", "-q", "-m", "first", cwd=real.work)
+def checkout(real, committed):
+    """A repository with one commit, and a config with teams."""
     real.configure({"limit_grace": "3s", "roles": ROLES, "teams": {"three": ["planner", "builder", "reviewer"], "pair": ["reviewer", "critic"]}})
-    return real.work
+    return committed
 
 
 def test_team_of_three_on_two_real_agents(real, checkout):
