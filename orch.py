@@ -7506,12 +7506,21 @@ def why_stopped(done: Attempt) -> str:
 
 def conclude(one: Run, planned: Route) -> Result:
     """Make the result and write the job, which a role's run is only a part of."""
-    result = result_of(one, planned, exit_code(one))
-    if one.tree is not None and one.request.changes_wanted:
-        result = replaced(result, changed_files=changed_files(one.tree.changes(0)[0]))
+    result = with_changes(one, result_of(one, planned, exit_code(one)))
     done = one.attempts[-1] if one.attempts else None
     keys = (done.agent, f"{done.agent}:{done.model}") if done and done.outcome == OK else ()
-    job = None if one.part else job_of(one, result)
+    return record_end(one, result, None if one.part else job_of(one, result), keys)
+
+
+def with_changes(one: Run, result: Result) -> Result:
+    """The result with the files that the run changed, where somebody will read them."""
+    if one.tree is None or not one.request.changes_wanted:
+        return result
+    return replaced(result, changed_files=changed_files(one.tree.changes(0)[0]))
+
+
+def record_end(one: Run, result: Result, job: Mapping[str, Any] | None, keys: Sequence[str] = ()) -> Result:
+    """Write the job, if it is one, and what has answered; returns the result with all warnings."""
     if job or keys:
         one.in_home(update_state, lambda state: with_job(with_success(state, keys), job, one.world.now()))
     one.forget_notes()
@@ -8169,15 +8178,9 @@ def conclude_team(team: Team) -> Result:
         lead.extra += share.extra
         for text in share.result.warnings if share.result else ():
             lead.warnings.append(f"{share.role}: {text}")
-    result = team_result(team, shares, code)
-    if lead.tree is not None and lead.request.changes_wanted:
-        result = replaced(result, changed_files=changed_files(lead.tree.changes(0)[0]))
+    result = with_changes(lead, team_result(team, shares, code))
     team.save(result.status)
-    job = {**job_of(lead, result), "roles": list(team.selection.roles)}
-    lead.in_home(update_state, lambda state: with_job(state, job, lead.world.now()))
-    lead.forget_notes()
-    lead.in_home(trim_ledger, lead.config.keep_days)
-    return replaced(result, warnings=tuple(lead.warnings))
+    return record_end(lead, result, {**job_of(lead, result), "roles": list(team.selection.roles)})
 
 
 def team_result(team: Team, shares: Sequence[Share], code: Exit) -> Result:
@@ -8521,6 +8524,12 @@ def write_err(text: str, wait_s: float | None = None) -> None:
         pass
 
 
+def tell(texts: Iterable[str]) -> None:
+    """Lines on standard error of a command that has no Screen."""
+    for text in texts:
+        write_err(f"orch: {printable(text)}\n")
+
+
 def terminal_width(fd: int = 2) -> int:
     """Columns of the terminal on a descriptor."""
     try:
@@ -8574,8 +8583,7 @@ def print_plan(given: Given, world: World, request: Request) -> int:
     else:
         write_out(f"roles: none ({'; '.join(selection.reasons)})\n" if selection else "")
         write_out(f"route: {planned.first() or 'nobody'} ({planned.reason})\n{render_plan(rows)}")
-        for text in warnings:
-            write_err(f"orch: {printable(text)}\n")
+        tell(warnings)
     return Exit.OK
 
 
@@ -8594,8 +8602,7 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
               + render_table(head, [[row["batch"], row["name"], *(row[name] for name in head[2:])] for row in rows]))
     for row in rows:
         write_out(f"\n{row['name']}:\n{render_plan(row['candidates'])}")
-    for text in warnings:
-        write_err(f"orch: {printable(text)}\n")
+    tell(warnings)
     return Exit.OK
 
 
@@ -8769,8 +8776,7 @@ def load_config(given: Given, world: World) -> Config:
 def load_layers(given: Given, world: World) -> Sequence[Layer]:
     """What the config is merged from, the warnings told."""
     layers, warnings = read_config_layers(world, given.options.get("config"))
-    for text in warnings:
-        write_err(f"orch: {printable(text)}\n")
+    tell(warnings)
     return layers
 
 
