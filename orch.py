@@ -5766,9 +5766,20 @@ def keep_attempt(world: World, attempt_id: str, record: Mapping[str, Any]) -> No
     """Keep what an unsuccessful attempt printed, for `orch explain --task`; only the newest 20 stay."""
     folder = make_folder(home_path(world, "cache", "attempts"))
     replace_file(os.path.join(folder, attempt_id + ".json"), [json.dumps(record).encode()])
-    kept = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    for name in kept[:-KEEP_ATTEMPTS]:
+    for name in kept_attempts(world)[:-KEEP_ATTEMPTS]:
         remove_file(os.path.join(folder, name))
+
+
+def kept_attempts(world: World) -> list[str]:
+    """The file names `<task_id>.<n>.json` of the kept attempts, the oldest first."""
+    def age(name: str) -> tuple[str, int, str]:
+        task, _, number = name.rpartition(".json")[0].rpartition(".")
+        return task, len(number), number                   # the tenth comes after the ninth
+    try:
+        names = os.listdir(home_path(world, "cache", "attempts"))
+    except OSError:
+        return []
+    return sorted((name for name in names if name.endswith(".json")), key=age)
 
 
 def read_config_layers(world: World, config_file: str | None) -> tuple[list[Layer], tuple[str, ...]]:
@@ -7003,8 +7014,8 @@ class Run:
 
 
 def new_task_id(now: float) -> str:
-    """A name for a run that sorts by time and that no other run has."""
-    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{os.urandom(4).hex()}"
+    """A name for a run that no other run has; names sort by time, to a 65536th of a second, half of the last part."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{int(now % 1 * 0x10000):04x}{os.urandom(2).hex()}"
 
 
 @value
@@ -9175,24 +9186,16 @@ def _transcript_of(given: Given, world: World) -> dict[str, Any]:
 
 def kept_tasks(world: World) -> list[str]:
     """The task ids of the kept attempts, the oldest first."""
-    try:
-        names = sorted(os.listdir(home_path(world, "cache", "attempts")))
-    except OSError:
-        return []
-    return list(dict.fromkeys(name.rpartition(".json")[0].rpartition(".")[0] for name in names))
+    return list(dict.fromkeys(name.rpartition(".json")[0].rpartition(".")[0] for name in kept_attempts(world)))
 
 
 def read_transcript(world: World, task: str) -> dict[str, Any]:
     """A kept attempt by its task id, the last one where there are several; raises OrchError where there is none."""
-    folder = home_path(world, "cache", "attempts")
-    try:
-        names = sorted(n for n in os.listdir(folder) if n.startswith(task) and n.endswith(".json"))
-    except OSError:
-        names = []
+    names = [name for name in kept_attempts(world) if name.startswith(task)]
     if not names or "/" in task:
         raise OrchError(f'no attempt of task "{printable(task)}" is kept; the last {KEEP_ATTEMPTS} that failed are; '
                         "see `orch jobs` for their ids")
-    path = os.path.join(folder, names[-1])
+    path = home_path(world, "cache", "attempts", names[-1])
     try:
         record = read_json(path)
     except (OSError, ValueError) as err:

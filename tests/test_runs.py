@@ -53,6 +53,12 @@ def test_runs_are_listed_with_status_age_roles_and_files(team, fake):
     assert not os.path.exists(team.work / "runs")
 
 
+def test_runs_of_the_same_second_are_listed_in_order_too(team, fake):
+    fake("claude", *[claude_ok("1")] * 8)
+    ids = [team("--json", "--role", "planner", str(n)).json["run_id"] for n in range(8)]
+    assert [value["id"] for value in team("runs", "--json").json] == ids[::-1]
+
+
 def test_one_run_is_shown_by_the_beginning_of_its_id(team, fake):
     run_id = stopped_run(team, fake)
     shown = team("runs", run_id[:10]).out

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import random as seeded
 import re
 import stat
 import subprocess
@@ -337,6 +338,23 @@ def test_a_kept_attempt_that_is_damaged_is_refused_in_one_line(orch, text):
     path = folder / "20260101T000000-aaaa.1.json"
     os.mkfifo(path) if text is None else path.write_text(text)
     assert f"{path}: cannot be read" in one_line_error(orch("explain", "--task", "20260101T000000-aaaa"))
+
+
+def test_the_last_of_ten_kept_attempts_is_the_tenth(orch, fake):
+    fake("claude")
+    kept = {"at": "2026-01-01T00:00:00Z", "agent": "claude", "prompt": "", "stdout": "", "exit_code": 1}
+    for number in (1, 2, 9, 10):
+        orch.configure({**kept, "stderr": f"error {number}"}, orch.home / "cache" / "attempts" / f"20260101T000000-00000000.{number}.json")
+    assert orch("explain", "--json", "--task", "20260101T000000-00000000").json["evidence"] == "error 10"
+
+
+def test_names_of_runs_sort_by_time_within_a_second_too():
+    random = seeded.Random(3)
+    times = sorted(1_700_000_000 + step + random.randrange(1000) / 1000 for step in range(3) for _ in range(200))
+    names = [core.new_task_id(now) for now in times]
+    assert [name[:-4] for name in names] == sorted(name[:-4] for name in names)
+    assert len(set(names)) == len(names) and all(re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{8}", name) for name in names)
+    assert len({core.new_task_id(times[0]) for _ in range(50)}) > 40, "the same moment, other names"
 
 
 @needs_root
