@@ -5226,7 +5226,7 @@ class Stop:
     def __init__(self) -> None:
         self.signal: int | None = None
         self.urgent = False                                # a second signal: kill at once
-        self.groups: set[int] = set()                      # agents at work, for TSTP
+        self.groups: dict[int, float] = {}                 # agents at work, and when their time is up, on this clock
         self.suspended_s = 0.0                             # time spent stopped by TSTP counts against no limit
         self.suspended_at: float | None = None             # for the other threads, while this goes on
         self.listener_fd: int | None = None                # standard output, where its other end can close
@@ -5276,8 +5276,13 @@ class Stop:
         return (now if self.suspended_at is None else self.suspended_at) - self.suspended_s
 
     def wait_writable(self, fd: int) -> bool:
-        """Wait until a descriptor takes data; False when a stop is requested first and it takes none."""
-        return fd in self._ready(fd, None, writable=True)
+        """Wait until a descriptor takes data; False when a stop is due first and it takes none.
+
+        A stop is due when one is requested or an agent's time is up: a reader that never reads must not keep it going.
+        With none at work there is nothing to hold up.
+        """
+        up_at = min(self.groups.values(), default=-math.inf)
+        return fd in self._ready(fd, None if up_at == math.inf else up_at - self.clock(), writable=True)
 
     def wait_readable(self, fd: int, seconds: float | None) -> bool:
         """Wait until a descriptor has data or is at its end; False when time is up or a stop is requested."""
@@ -5987,7 +5992,8 @@ class Child:
 
     def run(self, stdin: bytes | None) -> Ended:
         """Watch to the end."""
-        self.stop.groups.add(self.process.pid)
+        limit_s = self.limits.timeout_s
+        self.stop.groups[self.process.pid] = self.began_at + limit_s if limit_s else math.inf
         try:
             self._register(stdin)
             while not self._finished():
@@ -5999,7 +6005,7 @@ class Child:
             for name in ("stdout", "stderr"):              # what is still in the pipes
                 _take_rest(functools.partial(self._read, name, getattr(self.process, name)))
         finally:
-            self.stop.groups.discard(self.process.pid)
+            del self.stop.groups[self.process.pid]
             if self.process.poll() is None:                # an exception, or a process that will not die
                 signal_all(family(self.marker, self.process.pid, {}), "SIGKILL")
             self._close()
@@ -6041,8 +6047,8 @@ class Child:
             pipe.close()
             return False
         self.kept[name].add(data)
-        self.last_output_at = self.stop.clock()
         self.listener.on_output(name, data)
+        self.last_output_at = self.stop.clock()            # the time that a reader of ours took is no silence
         self.judge_at = self.judge_at or self.last_output_at + LOOK_S
         return True
 
@@ -8271,7 +8277,7 @@ def write_out(text: str) -> None:
 
 
 def write_bytes(whole: bytes, stop: Stop | None) -> bytes:
-    """Write to standard output, with `stop` only until a stop is requested; returns what was not taken."""
+    """Write to standard output, with `stop` only until a stop is due; returns what was not taken."""
     data = memoryview(whole)
     while data:
         if stop is not None and not stop.wait_writable(1):
@@ -8347,7 +8353,7 @@ class Screen:
         self.on_terminal = os.isatty(1) and not given["json"] and not self.events
         self.streamed = False
         self.last = ""
-        self.unwritten = b""                               # what was not taken before a stop was requested
+        self.unwritten = b""                               # what was not taken when a stop was due
         self.runner = runner_of(world.env)
         self.live = LiveLine(world, on=not self.quiet)
         self.at_work: dict[str, Work] = {}                 # by role, "" without one
@@ -8384,7 +8390,7 @@ class Screen:
         """Write to standard output while the run goes on; where that takes no more, the run is to stop."""
         data = text.encode("utf-8", "surrogateescape")
         try:
-            self.unwritten = self.unwritten + data if self.unwritten else write_bytes(data, self.world.stop)
+            self.unwritten = write_bytes(self.unwritten + data, self.world.stop)
         except (BrokenPipeError, OrchError):
             self.world.stop.request(Exit.PIPE - 128)
 

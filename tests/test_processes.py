@@ -258,21 +258,49 @@ def test_events_on_a_closed_standard_output_stop_the_agent(orch, fake):
     assert [line["outcome"] for line in orch.ledger()] == [job["status"] for job in orch.state()["jobs"]] == ["aborted"]
 
 
-def test_the_result_is_the_last_event_however_slow_the_reader_is(orch, fake):
-    flood = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n    time.sleep(0.0005)\n"
-    fake("claude", step(run=flood))
-    process = orch.start("--events", "hi")
-    wait_until(lambda: fake.calls, what="the agent's start")
+FLOOD = "while True:\n    put(1, b'{\"type\":\"assistant\",\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}\\n')\n    time.sleep(0.0005)\n"
 
+
+def wait_until_full(process):
+    """Wait until the pipe of a run's standard output takes no more."""
     def unread():
         return int.from_bytes(fcntl.ioctl(process.stdout, termios.FIONREAD, b"\0" * 4), sys.byteorder)
     wait_until(lambda: unread() > 61_000, timeout=30, what="a full pipe")
+
+
+def test_the_result_is_the_last_event_however_slow_the_reader_is(orch, fake):
+    fake("claude", step(run=FLOOD))
+    process = orch.start("--events", "hi")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    wait_until_full(process)
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     wait_until(lambda: orch.state().get("jobs"), what="the end of the run")
     time.sleep(1)                                      # and it stays full
     events = [json.loads(line) for line in process.communicate(timeout=20)[0].splitlines()]
     assert (events[-1]["type"], events[-1]["status"]) == ("result", "aborted")
+
+
+@pytest.mark.parametrize("limit", [("--timeout", "4"), ("--deadline", "4")])
+def test_a_reader_that_never_reads_keeps_no_agent_going_beyond_its_time(orch, fake, limit):
+    fake("claude", step(run=FLOOD))
+    process = orch.start("--events", "--no-failover", *limit, "hi")
+    wait_until_full(process)
+    wait_until(lambda: orch.state().get("jobs"), timeout=20, what="the end of the run")
+    assert [line["error_class"] for line in orch.ledger()] == ["timeout"]
+    events = [json.loads(line) for line in process.communicate(timeout=20)[0].splitlines()]
+    assert (events[-1]["type"], events[-1]["exit_code"], process.returncode) == ("result", 124, 124)
+    assert [event["type"] for event in events].count("attempt_end") == 1
+
+
+def test_the_time_a_reader_takes_is_no_silence_of_the_agent(orch, fake):
+    talk = FLOOD.replace("while True", "for _ in range(2000)")
+    fake("claude", step(run=talk + f"put(1, {claude_ok('42')['stdout'].encode('latin-1')!r})\n"))
+    process = orch.start("--events", "--no-failover", "--idle-timeout", "1", "hi")
+    wait_until_full(process)
+    time.sleep(2.5)
+    events = [json.loads(line) for line in process.communicate(timeout=20)[0].splitlines()]
+    assert (events[-1]["type"], events[-1]["answer"], process.returncode) == ("result", "42", 0)
 
 
 def test_the_pipe_to_head_ends_as_shells_expect(orch, fake):

@@ -442,10 +442,18 @@ HOSTILE = (
            "    if not asks or not task.session or not",
            ["hostile::a_session_id_that_an_agent_makes_up_costs_nothing"]),
     Mutant("a kept attempt by its path", "a task id may lead out of the folder",
-           "        names = sorted(n for n in os.listdir(folder) if n.startswith(task) and n.endswith(\".json\"))\n",
-           '        names = [task + (".json" if "/" in task else ".1.json")]\n',
+           "    names = [name for name in kept_attempts(world) if name.startswith(task)]\n",
+           '    names = [task + (".json" if "/" in task else ".1.json")]\n',
            ["hostile::a_kept_attempt_is_named_by_its_id_and_not_by_a_path"],
            [('    if not names or "/" in task:\n', "    if not names:\n")]),
+    Mutant("a reader waited for", "a reader that never reads keeps an agent going",
+           "        up_at = min(self.groups.values(), default=-math.inf)\n",
+           "        up_at = math.inf\n",
+           ["processes::a_reader_that_never_reads_keeps_no_agent_going_beyond_its_time"]),
+    Mutant("a reader's silence", "the time that a reader takes counts as silence of the agent",
+           "        self.listener.on_output(name, data)\n        self.last_output_at = self.stop.clock() ",
+           "        self.last_output_at = self.stop.clock()\n        self.listener.on_output(name, data) ",
+           ["processes::the_time_a_reader_takes_is_no_silence_of_the_agent"]),
 )
 
 # === STARTED =============================================================
