@@ -7697,6 +7697,7 @@ def is_in_ledger(world: World, record: Mapping[str, Any]) -> bool:
 
 READINESS_S = 60                                           # how long the answer of a login check is believed
 LOGIN_CHECK_S = 20
+JOIN_S = 0.2                                               # a signal may come to another thread: look this often
 
 
 def read_readiness(world: World, agents: Sequence[Agent], *, ask: bool = True) -> dict[str, bool | None]:
@@ -7713,28 +7714,36 @@ def read_readiness(world: World, agents: Sequence[Agent], *, ask: bool = True) -
     asked = [agent for agent in agents if ask and agent.login_check and not fresh.get(agent.name, {}).get("ok")]
     if asked:
         fresh.update((name, {"ok": ok, "at": now}) for name, ok in _check_logins(world, asked).items())
-        _keep_readiness(path, fresh)
+        if world.stop.signal is None:
+            _keep_readiness(path, fresh)
     return {agent.name: fresh[agent.name]["ok"] for agent in agents if agent.name in fresh}
 
 
 def _check_logins(world: World, agents: Sequence[Agent]) -> dict[str, bool | None]:
-    """Ask them all at once."""
+    """Ask them all at once; where a stop is requested, nothing is known of those that have not answered."""
     from threading import Thread
-    found: dict[str, bool | None] = {}
-
-    def look(agent: Agent) -> None:
-        env = agent_environment(world.env, agent, {})
+    asked: dict[str, subprocess.Popen[bytes]] = {}
+    codes: dict[str, int | None] = {}
+    for agent in agents:
         try:
-            code = run_captured(agent.login_check, cwd=world.cwd, env=env, timeout_s=LOGIN_CHECK_S).code
+            asked[agent.name] = start_helper(agent.login_check, cwd=world.cwd,
+                                             env=agent_environment(world.env, agent, {}))
         except OSError:
-            code = None
-        found[agent.name] = None if code is None else code == 0
-    threads = [Thread(target=look, args=(agent,)) for agent in agents]
+            pass
+
+    def listen(name: str) -> None:
+        code = captured(asked[name], LOGIN_CHECK_S).code
+        codes[name] = code if world.stop.signal is None else None
+    threads = [Thread(target=listen, args=(name,)) for name in asked]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
-    return found
+        while thread.is_alive():
+            thread.join(JOIN_S)
+            if world.stop.signal is not None:
+                for process in asked.values():
+                    signal_group(process.pid, "SIGKILL")
+    return {agent.name: None if codes.get(agent.name) is None else codes[agent.name] == 0 for agent in agents}
 
 
 def _keep_readiness(path: str, entries: Mapping[str, Any]) -> None:
@@ -7914,7 +7923,6 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
 # but the job, the warnings and the result are its. Artifacts that cannot be written cost
 # a warning; the handoffs go on from memory.
 
-JOIN_S = 0.2                                               # a signal may come to another thread: look this often
 
 
 @value

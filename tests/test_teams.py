@@ -553,6 +553,20 @@ def test_an_artist_that_is_not_ready_is_refused_before_the_first_role_starts(orc
     assert not (orch.work / ".orch").exists()
 
 
+def test_an_interrupt_does_not_wait_for_a_login_check(orch, fake):
+    orch.configure({**ART, "agents": {"codex": {"capabilities": ["image"], "login_check": ["sleep", "19.5"]}}})
+    fake("codex")
+    process = orch.start("--json", "--role", "artist", "a cat")
+    wait_until(lambda: any("sleep" in words for words in orch.leftovers().values()), what="the login check")
+    time.sleep(0.3)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    value = json.loads(process.communicate(timeout=30)[0])
+    assert (value["status"], value["exit_code"], process.returncode) == ("aborted", 130, -signal.SIGINT)
+    assert time.monotonic() - began < 10 and orch.leftovers() == {}
+    assert not (orch.home / "cache" / "readiness.json").exists(), "what was not answered is not remembered"
+
+
 def test_a_login_check_is_believed_for_a_minute(orch, fake):
     orch.configure(ART)
     fake("codex", codex_ok(), codex_ok())
