@@ -10467,8 +10467,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = Exit.PIPE
     except Exception:                                      # the last resort: a bug is told as one
-        import traceback
-        traceback.print_exc()
+        import traceback                                   # what it quotes may be anybody's text
+        tell(mask_secrets(traceback.format_exc())[0].splitlines())
         code = Exit.BUG
     return end_by_signal(code)
 

@@ -271,15 +271,20 @@ def test_a_signal_leaves_the_terminal_as_it_was(orch, fake, tmux, number):
         assert (orch.base / "before").read_text() == wait_until(lambda: (orch.base / "after").exists() and (orch.base / "after").read_text())
 
 
-def test_a_crash_leaves_the_terminal_as_it_was(orch, fake, tmux):
-    fake("claude", claude_ok("the answer", run="time.sleep(1.2)"))
+def break_build(orch, body):
+    """Make orch a program that has a bug: `body` runs in place of judging what an agent came to."""
     (orch.base / "broken").mkdir()
     broken = orch.base / "broken" / "orch.py"
     source = Path(o.__file__).read_text(encoding="utf-8")
-    broken.write_text(source.replace("def classify(", "def classify(*_a):\n    1 / 0\n\n\ndef _classify(", 1), encoding="utf-8")
+    broken.write_text(source.replace("def classify(", f"def classify(*_a):\n    {body}\n\n\ndef _classify(", 1), encoding="utf-8")
     orch.program = orch.base / "broken" / "run"
     orch.program.write_text(f"#!/bin/sh\nexec python3 '{broken}' \"$@\"\n")
     orch.program.chmod(0o755)
+
+
+def test_a_crash_leaves_the_terminal_as_it_was(orch, fake, tmux):
+    fake("claude", claude_ok("the answer", run="time.sleep(1.2)"))
+    break_build(orch, "1 / 0")
     window = tmux(80)
     window.type("clear; " + as_typed(orch, "hi") + " 2>&1 | cat > '" + str(orch.base / "log") + "'; " + as_typed(orch, "hi") + "; echo status $?")
     fake("claude", claude_ok("the answer", run="time.sleep(1.2)"))
@@ -289,6 +294,15 @@ def test_a_crash_leaves_the_terminal_as_it_was(orch, fake, tmux):
     assert any("ZeroDivisionError" in line for line in screen)
     assert not any("·" in line for line in screen), screen
     assert "\x1b" not in (orch.base / "log").read_text()
+
+
+def test_a_traceback_is_notices_like_all_others_whatever_it_quotes(orch, fake):
+    fake("claude", claude_ok("the answer"))
+    break_build(orch, "raise ValueError('\\n::error::bad\\n##[group]x\\x1b[2J ' + 'sk-ant-' + 'a' * 95)")
+    result = orch("hi", env={"GITHUB_ACTIONS": "true"})
+    assert (result.code, result.out) == (70, "") and "ValueError" in result.err and "bad" in result.err, result
+    assert all(line.startswith("orch: ") for line in result.err.splitlines())
+    assert "##[" not in result.err and "\x1b" not in result.err and "aaaa" not in result.err
 
 
 def test_waiting_for_a_reset_counts_down(orch, fake, tmux):
