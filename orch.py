@@ -8406,11 +8406,7 @@ class Screen:
         """One line on standard error."""
         if not self.quiet:
             self.live.erase()
-            write_err(f"orch: {self.published(text)}\n", STUCK_S)
-
-    def published(self, text: str) -> str:
-        """A notice without secrets where it goes to a log that others read."""
-        return mask_secrets(text)[0] if self.runner is not None else text
+            write_err(f"orch: {mask_secrets(text)[0]}\n", STUCK_S)    # standard error ends up in logs
 
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
@@ -8435,7 +8431,7 @@ class Screen:
             self.print_answer(result.answer)
         if result.error and result.exit_code < 128:
             hint = retry_hint(result, self.world.now(), "; with `--wait forever` orch waits")
-            write_err(f"orch: {self.published(printable(result.error))}{hint}\n")
+            write_err(f"orch: {mask_secrets(printable(result.error))[0]}{hint}\n")
         return result.exit_code
 
     def publish(self, result: Result) -> Result:

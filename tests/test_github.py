@@ -308,6 +308,10 @@ def test_a_secret_in_an_error_is_not_printed(orch, fake, runner):
     for text in (result.err, runner.summary, runner.output_path.read_text()):
         assert "[REDACTED:github-token]" in text or "REDACTED:github" in text
         assert TOKEN not in text
+    fake("claude", claude_failed(f"bad token {TOKEN}", status=500))
+    fake("codex", codex_failed(f"bad token {TOKEN}"))
+    elsewhere = orch("-v", "go", env={name: None for name in orch.env if name.startswith("GITHUB_")})
+    assert elsewhere.err.count("[REDACTED:github-token]") >= 2 and TOKEN not in elsewhere.err, "any log may be read by others"
 
 
 def test_a_model_that_is_called_like_a_command_commands_nothing_in_a_table(orch, fake, runner):
