@@ -205,7 +205,7 @@ class Agent:
     capabilities: tuple[str, ...] | None = None
     verdict_lines: str = ""                               # regex: only lines that match can be the CLI's own verdict
     verdict_stream: str = "both"                          # stdout, stderr, both
-    verdict_last: int = 20                                # of stdout only the last N lines count
+    verdict_last: int = 20                                # of stdout only the last N lines count; 0: as a last resort
     limit_patterns: tuple[str, ...] = ()
     auth_patterns: tuple[str, ...] = ()
     enabled: bool = True
@@ -666,16 +666,18 @@ DENIED = "permission denied"      # begins the warning about a tool that an agen
 
 @value
 class Format:
-    """How one kind of output is read: `step(draft, event)` for each event, then `settle(draft, ended)`."""
-    step: Handler
-    settle: Callable[[Draft, Ended], None]
+    """How one kind of output is read."""
+    handlers: Mapping[str, Handler]   # by the `type` of an event; others say nothing
+    settle: Callable[[Draft, Ended], None] | None = None      # reads at the end what came as no event
     machine: bool = True              # False: plain text, which may be shown as it comes
-    stream: str = "stdout"            # the stream that carries the events
     read_usage: Callable[[str], Usage | None] | None = None   # of the file that `usage_args` made the agent write
 
 
 class Draft:
-    """What the events of one attempt have said so far; bounded, whatever the agent writes."""
+    """What the events of one attempt have said so far; bounded, whatever the agent writes.
+
+    Events that `prompt` quotes do not count.
+    """
 
     def __init__(self, prompt: str = "") -> None:
         self.prompt = prompt
@@ -746,17 +748,12 @@ class Draft:
         self.fields.pop("error_type", None)
 
 
-_USAGE_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens")
-
-
-def new_draft(prompt: str = "") -> Draft:
-    """An empty accumulator for one attempt, whatever its format; events that `prompt` quotes do not count."""
-    return Draft(prompt)
+_USAGE_FIELDS = tuple(Usage.__annotations__)
 
 
 def feed_line(fmt: Format, draft: Draft, line: bytes | str, stream: str = "stdout") -> str | None:
     """Feed one line of `stream`; return a text for the live line, or None. What is no event is passed over."""
-    if not fmt.machine or stream != fmt.stream:
+    if not fmt.machine or stream != "stdout":
         return None
     if len(line) > LINE_BYTES:
         draft.skipped += 1
@@ -764,18 +761,15 @@ def feed_line(fmt: Format, draft: Draft, line: bytes | str, stream: str = "stdou
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     if not text.lstrip().startswith("{") or (draft.echoes and text.strip() in draft.echoes):
         return None
-    try:
-        event = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return _step(fmt, draft, event)
+    return _step(fmt, draft, _json(text))
 
 
 def _step(fmt: Format, draft: Draft, event: object) -> str | None:
     if type(event) is not dict or type(event.get("type")) is not str:
         return None
     draft.events += 1
-    return fmt.step(draft, event)
+    handler = fmt.handlers.get(event["type"])
+    return handler(draft, event) if handler else None
 
 
 def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
@@ -785,7 +779,10 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
     if not draft.events and ended.stdout.strip() not in draft.prompt:
         for event in _documents(ended.stdout):
             _step(fmt, draft, event)
-    fmt.settle(draft, ended)
+    if fmt.settle:
+        fmt.settle(draft, ended)
+    if draft.error and not draft.complete:                  # no final event followed: the error stands
+        draft.failed = True
     if not draft.events and ended.stdout.strip():
         return Report(answer=_sound(ended.stdout), raw=True, warnings=_warnings(draft))
     answer = "".join(draft.parts)
@@ -817,30 +814,19 @@ def _documents(text: str) -> list[object]:
     """The JSON that a whole output is: one value over many lines, or a list of events."""
     if text.lstrip()[:1] not in ("{", "["):
         return []
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
+    document = _json(text)
     return document if isinstance(document, list) else [document]
 
 
-def _dispatch(handlers: Mapping[str, Handler]) -> Handler:
-    find = handlers.get
+# --- reading fields of any type ---
 
-    def step(draft: Draft, event: dict[str, Any]) -> str | None:
-        handler = find(event["type"])
-        return handler(draft, event) if handler else None
+def _json(text: str) -> Any:
+    """The JSON value that a text is, or None."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
-    return step
-
-
-def _settle_error(draft: Draft, ended: Ended) -> None:
-    """An error that was not followed by a final event stands."""
-    if draft.error and not draft.complete:
-        draft.failed = True
-
-
-# Reading fields of any type
 
 def _dict(item: object) -> dict[str, Any]:
     return item if isinstance(item, dict) else {}
@@ -935,12 +921,7 @@ def _plain_message(text: str) -> tuple[str, str]:
     >>> _plain_message("plain")
     ('plain', '')
     """
-    if not text.lstrip().startswith("{"):
-        return text, ""
-    try:
-        body = _dict(json.loads(text))
-    except (ValueError, RecursionError):
-        return text, ""
+    body = _dict(_json(text))
     error = _dict(body.get("error")) or body
     message = _text(error.get("message")) or _text(body.get("detail")) or _text(body.get("error")) or text
     reasons = [_text(_dict(detail).get("reason")) for detail in _list(error.get("details"))]
@@ -952,13 +933,18 @@ def _plain_message(text: str) -> tuple[str, str]:
 # table of them stands in TABLES. Recorded from the versions named; what is not known of an
 # event is passed over, since every one of these formats grows.
 
+def _started(draft: Draft, event: dict[str, Any]) -> str | None:
+    """A session's first event, as several formats have it."""
+    draft.fields["session_id"] = _text(event.get("session_id")) or None
+    draft.fields["model"] = _text(event.get("model")) or None
+    return "started"
+
+
 # Claude Code 2.1.197: --output-format stream-json --verbose, or the one object of --output-format json
 
 def _claude_system(draft: Draft, event: dict[str, Any]) -> str | None:
     if event.get("subtype") == "init":
-        draft.fields["session_id"] = _text(event.get("session_id")) or None
-        draft.fields["model"] = _text(event.get("model")) or None
-        return "started"
+        return _started(draft, event)
     if event.get("subtype") == "api_retry":
         return one_line(f"retrying ({_text(event.get('error')) or _status(event.get('error_status'))})")
     return None
@@ -1157,12 +1143,6 @@ _GEMINI_OWN_EXITS: Mapping[int, tuple[str, str]] = {
 }
 
 
-def _gemini_init(draft: Draft, event: dict[str, Any]) -> str | None:
-    draft.fields["session_id"] = _text(event.get("session_id")) or None
-    draft.fields["model"] = _text(event.get("model")) or None
-    return "started"
-
-
 def _gemini_message(draft: Draft, event: dict[str, Any]) -> str | None:
     if event.get("role") != "assistant":
         draft.message = None
@@ -1323,27 +1303,27 @@ def parse_copilot_usage(text: str) -> Usage | None:
 # in a pattern matches any white space, so that a wrapped line still matches.
 
 FORMATS: Mapping[str, Format] = {
-    "text": Format(_dispatch({}), _settle_error, machine=False),
-    "claude-stream": Format(_dispatch({
+    "text": Format({}, machine=False),
+    "claude-stream": Format({
         "system": _claude_system, "assistant": _claude_assistant, "rate_limit_event": _claude_rate_limit,
         "result": _claude_result,
-    }), _settle_error),
-    "codex-json": Format(_dispatch({
+    }),
+    "codex-json": Format({
         "thread.started": _codex_started, "item.started": _codex_item, "item.completed": _codex_item,
         "turn.completed": _codex_completed, "turn.failed": _codex_failed, "error": _codex_error,
-    }), _settle_error),
-    "opencode-json": Format(_dispatch({
+    }),
+    "opencode-json": Format({
         "step_start": _opencode_start, "text": _opencode_text, "tool_use": _opencode_tool,
         "step_finish": _opencode_finish, "error": _opencode_error,
-    }), _settle_error),
-    "gemini-json": Format(_dispatch({
-        "init": _gemini_init, "message": _gemini_message, "tool_use": _gemini_tool, "result": _gemini_result,
-    }), _gemini_settle),
-    "copilot-json": Format(_dispatch({
+    }),
+    "gemini-json": Format({
+        "init": _started, "message": _gemini_message, "tool_use": _gemini_tool, "result": _gemini_result,
+    }, _gemini_settle),
+    "copilot-json": Format({
         "assistant.message": _copilot_message, "tool.execution_start": _copilot_tool,
         "tool.execution_complete": _copilot_tool_end, "model.call_failure": _copilot_failure,
         "session.error": _copilot_error, "result": _copilot_result,
-    }), _settle_error, read_usage=parse_copilot_usage),
+    }, read_usage=parse_copilot_usage),
 }
 
 # Lines that only a CLI's own error begins with, for an agent that says nothing
@@ -1699,15 +1679,18 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
                     r"|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
 )
-# Which model a limit is for: the name, or only that it is a model's
+# Which model a limit is for: its name in any case, a name as it is written, or only that it is a model's
 SCOPE_NAMES: tuple[str, ...] = (
     r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w)",
     r"rate limit reached for (?:model )?[`'\"]?([\w./:@-]+)[`'\"]? in organization [\s\S]{1,80}?\btokens per",
     r"daily ([a-z][\w.-]*\d[\w.-]*) quota|base model: ([\w.@-]+\w)|for team \S+ and model ([\w.-]+\w)",
+)
+SCOPE_FAMILIES: tuple[str, ...] = (
     r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|"
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
     r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
     r"daily) limit reached|^[^\w\n]{0,40}(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
+    r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
                r"(?:choose|try|select) (?:another|a different) model|switching to auto\b|for (?:1M|long) context|"
@@ -1800,6 +1783,7 @@ _TEXTS = {"type": "array", "items": _TEXT}
 _VARIABLES = {"type": "object", "additionalProperties": _TEXT}
 _DURATION = {"x-kind": "duration", "type": ["number", "string"], "description": "seconds, or 90s, 10m, 1h30m, 2d, 1w"}
 _PATTERN = {"type": "string", "x-kind": "regex"}
+_LINE = {"type": "string", "x-kind": "line regex"}         # what a line begins with
 _PATTERNS = {"type": "array", "items": _PATTERN}
 _AGENT_NAME = {"type": "string", "x-kind": "agent"}
 _ROLE_NAMES = {"type": "array", "items": {"type": "string", "x-kind": "role"}}
@@ -1824,9 +1808,9 @@ SCHEMA: Mapping[str, Any] = _object(
         model_args=_TEXTS, effort_args=_TEXTS, access_args=_object(read=_TEXTS, edit=_TEXTS, full=_TEXTS),
         usage_args=_TEXTS, resume_args=_TEXTS, output={"enum": sorted(FORMATS)}, env=_VARIABLES, unset_env=_TEXTS,
         login_check=_TEXTS, login_hint=_TEXT, install_hint=_TEXT, capabilities=_TEXTS,
-        verdict_lines=_PATTERN, verdict_stream={"enum": ["stdout", "stderr", "both"]},
+        verdict_lines=_LINE, verdict_stream={"enum": ["stdout", "stderr", "both"]},
         verdict_last=_COUNT, limit_patterns=_PATTERNS, auth_patterns=_PATTERNS, enabled=_FLAG,
-        error_lines=_PATTERN, note_lines=_PATTERN, retry_lines=_PATTERN, progress_lines=_PATTERN, transcript=_PATTERN,
+        error_lines=_LINE, note_lines=_LINE, retry_lines=_LINE, progress_lines=_LINE, transcript=_LINE,
         limit_scope={"enum": ["agent", "model"]},
         access_env=_object(read=_VARIABLES, edit=_VARIABLES, full=_VARIABLES))},
     rules={"type": "array", "items": _object(
@@ -1915,8 +1899,8 @@ def config_of(layers: Sequence[Layer]) -> Config:
         agents[name] = agent_of(agents.get(name), name, fields)
     return Config(
         order=tuple(dict.fromkeys(raw["order"])), agents=agents,
-        rules=tuple(Rule(**{k: _frozen(_extended([], v)) for k, v in rule.items()}) for rule in raw["rules"]),
-        contexts={name: {a: tuple(_extended([], args)) for a, args in flags.items()}
+        rules=tuple(Rule(**{k: _frozen(_plain(v)) for k, v in rule.items()}) for rule in raw["rules"]),
+        contexts={name: {a: tuple(_plain(args)) for a, args in flags.items()}
                   for name, flags in raw["contexts"].items()},
         model_map=raw["model_map"], access=raw["access"],
         timeout_s=parse_duration(raw["timeout"]), idle_timeout_s=parse_duration(raw["idle_timeout"]),
@@ -1950,14 +1934,12 @@ def _frozen(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
-def _plain(given: list[str]) -> list[str]:
-    return given[1:] if given[:1] == ["+"] else given
-
-
 def _extended(old: Any, given: Any) -> Any:
-    if isinstance(given, list) and given[:1] == ["+"]:
-        return [*(old or ()), *given[1:]]
-    return given
+    return [*(old or ()), *given[1:]] if isinstance(given, list) and given[:1] == ["+"] else given
+
+
+def _plain(given: Any) -> Any:
+    return _extended((), given)
 
 
 def merged(layers: Sequence[Layer]) -> dict[str, Any]:
@@ -2100,14 +2082,19 @@ def _duration_problem(given: Any) -> str | None:
 def _regex_problem(given: str) -> str | None:
     import warnings
     try:
-        with warnings.catch_warnings():                    # "possible nested set": it would reach standard error
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")                 # "possible nested set" would reach standard error
             re.compile(given)
-            re.compile(given, re.IGNORECASE)
-            re.compile(given, re.IGNORECASE | re.MULTILINE)
-    except (re.error, RecursionError, OverflowError) as err:
+    except (re.error, RecursionError, OverflowError, Warning) as err:
         return f'invalid regular expression "{given}": {err}'
     return None
+
+
+def _line_problem(given: str) -> str | None:
+    """The same for what becomes part of other patterns: flags for the whole and named groups have no place there."""
+    if re.search(r"(?<!\\)\(\?(?:[a-zA-Z]+\)|P<)", given):
+        return f'expected "(?i:...)" in place of "(?i)", and no named group, not {_shown(given)}'
+    return _regex_problem(given)
 
 
 def _file_problem(given: str) -> str | None:
@@ -2122,7 +2109,8 @@ def _name_problem(given: str) -> str | None:
 
 
 _KIND_TESTS: Mapping[str | None, Callable[[Any], str | None]] = {
-    "duration": _duration_problem, "regex": _regex_problem, "name": _name_problem, "file name": _file_problem}
+    "duration": _duration_problem, "regex": _regex_problem, "line regex": _line_problem,
+    "name": _name_problem, "file name": _file_problem}
 
 
 def check_names(raw: Mapping[str, Any], layers: Sequence[Layer]) -> None:
@@ -2180,10 +2168,9 @@ def _exported(node: Any) -> Any:
         return node
     out = {key: _exported(item) for key, item in node.items() if key not in ("x-kind", "propertyNames")}
     if "properties" in node:
-        out["properties"] = {key: _exported(item) for key, item in node["properties"].items()}
         out["patternProperties"] = {"^_": {}}
-    if isinstance(out.get("items"), dict):
-        out["prefixItems"], out["items"] = [{"anyOf": [{"const": "+"}, out["items"]]}], out["items"]
+    if "items" in node:
+        out["prefixItems"] = [{"anyOf": [{"const": "+"}, out["items"]]}]
     return out
 
 
@@ -2200,17 +2187,12 @@ def parse_duration(given: float | str) -> float:
     text = str(given).strip()
     if type(given) is int and 0 <= given <= MOST_S:        # most defaults: no pattern to compile at start-up
         return float(given)
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw])", text)
-    if isinstance(given, bool) or (parts and "".join(n + u for n, u in parts) != text):
-        parts = []
-    if parts:
-        return _sane_s(sum(float(n) * _DURATION_UNITS[u] for n, u in parts), text)
-    if not isinstance(given, bool) and re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text):
-        return _sane_s(float(text), text)
-    raise ValueError(f"expected a duration such as 90s, 10m, 1h30m, 2d or a number of seconds, not {_shown(given)}")
-
-
-def _sane_s(seconds: float, text: str) -> float:
+    if re.fullmatch(r"(?:\d+(?:\.\d+)?[smhdw])+", text):
+        seconds = sum(float(part[:-1]) * _DURATION_UNITS[part[-1]] for part in re.findall(r"[\d.]+[smhdw]", text))
+    elif re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text):
+        seconds = float(text)
+    else:
+        raise ValueError(f"expected a duration such as 90s, 10m, 1h30m, 2d or a number of seconds, not {_shown(given)}")
     if seconds > MOST_S:
         raise ValueError(f"expected a duration of at most 10 years, not {_shown(text)}")
     return seconds
@@ -2295,7 +2277,7 @@ def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
 
 def _is_sound_team(name: str, team: list[str], below: Mapping[str, Any]) -> bool:
     """Whether a team is made of known roles, each of them once."""
-    whole = _plain(_merge({name: below["teams"].get(name)}, {name: team})[name])
+    whole = _plain(_extended(below["teams"].get(name), team))
     return {*whole} <= {*below["roles"]} and len({role.lower() for role in whole}) == len(whole)
 
 
@@ -2358,7 +2340,7 @@ class Candidate:
     agent: Agent
     model: str | None
     effort: str | None
-    skip: str | None = None                                # why not now: "cooling", "not_found", "disabled"
+    skip: str | None = None                                # why not now: a key of SKIP_WORDS
     retry_at: float | None = None                          # end of its cooldown
 
 
@@ -2377,7 +2359,7 @@ class Route:
 
     def first(self) -> str | None:
         """The agent that is tried first."""
-        return next((c.agent.name for c in self.candidates if c.skip is None), None)
+        return next((c.agent.name for c in self.usable()), None)
 
 
 def route(config: Config, request: Request, cooling: Mapping[str, float], installed: Callable[[Agent], bool],
@@ -2395,16 +2377,13 @@ def route(config: Config, request: Request, cooling: Mapping[str, float], instal
     complexity = request.complexity or rule.complexity
     candidates = []
     for name in names if request.failover else names[:1]:
-        agent = config.agents[name]
-        by_map = config.model_map.get(complexity or "", {}).get(name)
-        by_rule = (rule.model, rule.effort) if name == rule.agent else (None, None)
-        if request.complexity and by_map:                  # an option is stronger than a rule
-            by_rule = (by_map, by_rule[1])
-        plain = Candidate(agent, by_rule[0] or by_map, by_rule[1], _why_not(agent, request.prompt, installed))
-        asked = name == preferred and (request.model, request.effort)
-        if asked:
-            plain = replaced(plain, model=asked[0] or plain.model, effort=asked[1] or plain.effort)
-        candidates.append(_cooled(plain, cooling, keeps_model=bool(asked and asked[0])))
+        agent, by_map = config.agents[name], config.model_map.get(complexity or "", {}).get(name)
+        asked = request if name == preferred else Request("")
+        by_rule = rule if name == rule.agent else Rule()
+        model = by_map or by_rule.model if request.complexity else by_rule.model or by_map     # an option beats a rule
+        plain = Candidate(agent, asked.model or model, asked.effort or by_rule.effort,
+                          _why_not(agent, request.prompt, installed))
+        candidates.append(_cooled(plain, cooling, keeps_model=bool(asked.model)))
     kept = tuple(c for c in candidates if c.skip != "not_found" or c.agent.name == request.agent)
     return Route(kept, _reason(request, index, rule, candidates), index, request.context or rule.context, preferred)
 
@@ -2612,7 +2591,6 @@ def may_continue(outcomes: Sequence[str]) -> bool:
 # something only in lines that can be the CLI's own, with the prompt taken out:
 # an agent whose work is about limits must never be benched for it.
 
-RESET_HORIZON_S = 35 * 86400      # a reset further ahead is not believed
 LONG_LINE = 24                    # a shorter prompt is taken out only as a whole line
 TEXT_LINES = 400                  # of one stream, head and tail, are judged
 LINE_CHARS = 4000
@@ -2724,9 +2702,8 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
         text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
         verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or one_line(text)))
         return replaced(verdict, error=f"sat at its limit: {one_line(_message_in(text or 'no output'))}")
-    told = {"timeout": "timed out", "silent": "was silent for too long"}.get(ended.stopped, ended.stopped)
-    error_class = ended.stopped if ended.stopped in ("timeout", "silent") else "signal"
-    return Verdict(FAILED, error_class, told, rule="stopped by orch", evidence=ended.stopped)
+    told = "timed out" if ended.stopped == "timeout" else "was silent for too long"
+    return Verdict(FAILED, ended.stopped, told, rule="stopped by orch", evidence=ended.stopped)
 
 
 def _judge_declared(agent: Agent, ended: Ended, report: Report, clock: Clock) -> Verdict | None:
@@ -2796,7 +2773,7 @@ def _judge(agent: Agent, text: str, hints: Report, clock: Clock) -> Verdict:
     stated, rule = _stated(hints)
     if stated and stated[0] == LIMITED:
         return _limited(agent, text, hints, clock, (rule, text))
-    login = _auth_rule(agent, text)
+    login = _rule("auth", agent, text, GENERIC_AUTH, AUTH_WORDS)
     if login:
         return _auth(text, *login)
     if stated and stated[0] == AUTH:
@@ -2846,11 +2823,11 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tup
 
 def _reset(text: str, hints: Report, clock: Clock) -> tuple[float | None, bool]:
     """The reset time and whether it is coarse: a stated number, then headers and body, then prose."""
-    if hints.reset_at is not None and hints.reset_at - clock.now <= RESET_HORIZON_S:
+    if hints.reset_at is not None and hints.reset_at - clock.now <= BELIEVED_S:
         return hints.reset_at, False
     for source in (hints.reset_text, _compiled(r"\(total retry wait time: [^)]*\)").sub("", text)):
         reset = parse_reset(source, clock.now, clock.zone) if source else None
-        if reset and reset.at - clock.now <= RESET_HORIZON_S:
+        if reset:
             return reset.at, reset.coarse
     return None, False
 
@@ -2865,31 +2842,28 @@ def _scope(agent: Agent, text: str, hints: Report) -> str:
     """
     if hints.limit_model:
         return f"model:{hints.limit_model}"
-    for number, pattern in enumerate(SCOPE_NAMES):
-        found = _compiled(pattern, re.MULTILINE if number > 2 else re.MULTILINE | re.IGNORECASE).search(text)
-        if found:
-            name = next(filter(None, found.groups())).rstrip(".")
-            return f"model:{name.lower() if number > 2 else name}"
-    metric = _compiled(r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'").search(text)
-    if metric:
-        return "model:" + "-".join(metric.group(1).lower().split())
+    for pattern in SCOPE_NAMES:
+        if found := _compiled(pattern).search(text):
+            return f"model:{next(filter(None, found.groups()))}".rstrip(".")
+    for pattern in SCOPE_FAMILIES:
+        if found := _compiled(pattern, re.MULTILINE).search(text):
+            return "model:" + "-".join(next(filter(None, found.groups())).lower().split())
     return "model" if _compiled(SCOPE_MODEL).search(text) else agent.limit_scope
 
 
 def _limit_rule(agent: Agent, text: str) -> tuple[str, str] | None:
     """The first limit pattern that matches: its name and the line."""
-    return (
-        _numbered(agent.user_limit_patterns, text, "config limit_patterns[{}]", 0)
-        or _numbered(agent.limit_patterns, text, f"{agent.name} limit pattern {{}}", 1)
-        or _named(GENERIC_LIMITS, _telling(text, LIMIT_WORDS), "limit: ")
-    )
+    return _rule("limit", agent, text, GENERIC_LIMITS, LIMIT_WORDS)
 
 
-def _auth_rule(agent: Agent, text: str) -> tuple[str, str] | None:
+def _rule(kind: str, agent: Agent, text: str, generic: tuple[tuple[str, str], ...], words: tuple[str, ...],
+          ) -> tuple[str, str] | None:
+    """The first pattern of a kind ("limit", "auth") that matches: the config's, the agent's, then the generic ones."""
+    user, own = getattr(agent, f"user_{kind}_patterns"), getattr(agent, f"{kind}_patterns")
     return (
-        _numbered(agent.user_auth_patterns, text, "config auth_patterns[{}]", 0)
-        or _numbered(agent.auth_patterns, text, f"{agent.name} auth pattern {{}}", 1)
-        or _named(GENERIC_AUTH, _telling(text, AUTH_WORDS), "auth: ")
+        _first([(f"config {kind}_patterns[{number}]", pattern) for number, pattern in enumerate(user)], text)
+        or _first([(f"{agent.name} {kind} pattern {number}", pattern) for number, pattern in enumerate(own, 1)], text)
+        or _first([(f"{kind}: {name}", pattern) for name, pattern in generic], _telling(text, words))
     )
 
 
@@ -2909,20 +2883,7 @@ def _telling(text: str, words: tuple[str, ...]) -> str:
     return "\n".join(told)
 
 
-def _numbered(patterns: tuple[str, ...], text: str, name: str, first: int) -> tuple[str, str] | None:
-    for number, pattern in enumerate(patterns, first):
-        found = _compiled(pattern).search(text)
-        if found:
-            return name.format(number), _line_at(text, found.start())
-    return None
-
-
-def _named(table: tuple[tuple[str, str], ...], text: str, prefix: str) -> tuple[str, str] | None:
-    found = _first(table, text)
-    return (prefix + found[0], found[1]) if found else None
-
-
-def _first(table: tuple[tuple[str, str], ...], text: str) -> tuple[str, str] | None:
+def _first(table: Sequence[tuple[str, str]], text: str) -> tuple[str, str] | None:
     """The first row whose pattern is in the text: its name and the line."""
     for name, pattern in table:
         found = _compiled(pattern).search(text)
@@ -2990,9 +2951,10 @@ def _verdict_text(agent: Agent, ended: Ended, report: Report, prompt: str) -> st
         shown = "\n".join(streams[name] for name in wanted)
         if marked or (agent.transcript and _compiled(agent.transcript, re.MULTILINE).search(shown)):
             return marked[-1] if marked else ""
-    blocks = {name: _blocks(streams[name], agent.note_lines or GENERIC_NOTES) for name in wanted}
-    kept = [block for name in wanted
-            for block in (blocks[name][-agent.verdict_last:] if name == "stdout" else blocks[name])]
+    kept: list[str] = []
+    for name in wanted:
+        blocks = _blocks(agent, streams[name])
+        kept += blocks if name == "stderr" else blocks[-(agent.verdict_last or Agent.verdict_last):]
     return "\n".join(kept)
 
 
@@ -3010,9 +2972,9 @@ def _marked(agent: Agent, text: str) -> list[str]:
     return marked
 
 
-def _blocks(text: str, notes: str) -> list[str]:
+def _blocks(agent: Agent, text: str) -> list[str]:
     """The lines with what continues them (indented more); notes, and what other programs say, left out."""
-    left_out = f"{notes}|{FOREIGN_LINES}" if notes else FOREIGN_LINES
+    left_out = f"{agent.note_lines or GENERIC_NOTES}|{FOREIGN_LINES}"
     blocks: list[list[str]] = []
     head_indent, in_stack = 0, False
     for line in text.split("\n"):
@@ -3046,13 +3008,9 @@ def _is_wrapped(line: str, after: str) -> bool:
 def _only_errors(agent: Agent, text: str) -> str:
     """The text if it holds nothing but known error lines and what continues them, else ""."""
     pattern = agent.error_lines or GENERIC_ERRORS
-    kept = [block for block in _blocks(text, agent.note_lines or GENERIC_NOTES) if not _is_bracket(block)]
+    kept = [block for block in _blocks(agent, text) if block.strip("{}[](),; \n")]
     known = kept and all(_matches(pattern, block) or _matches(GENERIC_ERRORS, block) for block in kept)
     return "\n".join(kept) if known else ""
-
-
-def _is_bracket(block: str) -> bool:
-    return not block.strip("{}[](),; \n")
 
 
 def _tail(text: str) -> str:
@@ -3263,9 +3221,10 @@ def _mask_private_keys(text: str, counts: dict[str, int]) -> str:
         line = lines[at]
         if "PRIVATE KEY-" in line or "PRIVATE KEY B" in line:
             at = _mask_marked_key(lines, at, out, counts)
-        elif len(line) >= 64 and _begins_hunk(lines, at) and re.fullmatch(_KEY_WRAPPED, line):
+        elif len(line) >= 64 and at and lines[at - 1].startswith("@@ ") and re.fullmatch(_KEY_WRAPPED, line):
             at, rest = _skip_body(lines, at)
-            out.append(_prefix(line) + _counted(counts, "private-key") + (rest or ""))
+            prefix = line[0] if line[0] in "+- " else ""
+            out.append(prefix + _counted(counts, "private-key") + rest)
         else:
             out.append(line)
             at += 1
@@ -3276,11 +3235,9 @@ def _mask_marked_key(lines: list[str], at: int, out: list[str], counts: dict[str
     """Mask the key whose first or last line `lines[at]` is; give the index after what was used up."""
     line = _mask_key_in_line(lines[at], counts)
     edges = list(re.finditer(_KEY_EDGE, line))
-    if edges and edges[0][1] == "END":
-        hidden = _pop_body(out)
-        if hidden:
-            line = line[:edges[0].start()] + _counted(counts, "private-key") + line[edges[0].end():]
-            edges = list(re.finditer(_KEY_EDGE, line))
+    if edges and edges[0][1] == "END" and _pop_body(out):
+        line = line[:edges[0].start()] + _counted(counts, "private-key") + line[edges[0].end():]
+        edges = list(re.finditer(_KEY_EDGE, line))
     at += 1
     if not edges or edges[-1][1] != "BEGIN":
         out.append(line)
@@ -3290,19 +3247,19 @@ def _mask_marked_key(lines: list[str], at: int, out: list[str], counts: dict[str
     if until == body and not re.search(r"[A-Za-z0-9+/=]{16}", line[edges[-1].end():]):
         out.append(line)                            # a mention of such a line, no key
         return at
-    out.append(line[:edges[-1].start()] + _counted(counts, "private-key") + (rest or ""))
+    out.append(line[:edges[-1].start()] + _counted(counts, "private-key") + rest)
     return until
 
 
-def _skip_body(lines: list[str], at: int) -> tuple[int, str | None]:
-    """Find the index after a key's body that begins at `at`, and what follows its end mark; None: cut."""
+def _skip_body(lines: list[str], at: int) -> tuple[int, str]:
+    """Find the index after a key's body that begins at `at`, and what follows its end mark, if it has one."""
     until = _skip_matching(lines, at, _KEY_BODY)
     # A last line may be short; it counts as one only where the end mark follows it.
     for ends in range(until, min(until + 2, len(lines))):
         edge = re.search(_KEY_EDGE, lines[ends])
-        if edge and edge[1] == "END" and "PRIVATE KEY" in lines[ends]:
+        if edge and edge[1] == "END":
             return ends + 1, lines[ends][edge.end():]
-    return until, None
+    return until, ""
 
 
 def _mask_key_in_line(line: str, counts: dict[str, int]) -> str:
@@ -3317,7 +3274,7 @@ def _mask_key_in_line(line: str, counts: dict[str, int]) -> str:
     return "".join(parts) + line[done:]
 
 
-def _pop_body(out: list[str]) -> int:
+def _pop_body(out: list[str]) -> bool:
     """Take back the lines of a key that a diff shows without its first line; the last may be short."""
     short = r"[ +\-]?[ \t]{0,32}[A-Za-z0-9+/=]{1,15}"
     keep = len(out)
@@ -3325,13 +3282,9 @@ def _pop_body(out: list[str]) -> int:
         keep -= 1
     while keep and re.fullmatch(_KEY_BODY, out[keep - 1]):
         keep -= 1
-    hidden = len(out) - keep
+    hidden = len(out) > keep
     del out[keep:]
     return hidden
-
-
-def _begins_hunk(lines: list[str], at: int) -> bool:
-    return at > 0 and lines[at - 1].startswith("@@ ")
 
 
 def _skip_matching(lines: list[str], at: int, pattern: str) -> int:
@@ -3340,18 +3293,12 @@ def _skip_matching(lines: list[str], at: int, pattern: str) -> int:
     return at
 
 
-def _prefix(line: str) -> str:
-    return line[:1] if line[:1] in ("+", "-", " ") else ""
-
-
 # === HANDOFF ==============================================================
 # The next agent is another vendor's program: it gets the request word for word, and of
 # everything else only what it needs, with secrets masked. What an agent or a file says is
 # quoted inside a fence longer than any run of backticks in it, so it cannot pose as orch.
 # A handoff is always made from the original request and the first snapshot, so that the
 # third agent's is no longer than the second's.
-# Caps: diff `diff_chars`, answer 2,000 and summary 4,000 characters, 60 changed and 40
-# earlier file names of 300 characters, 20 commits of 120, 400 for why an agent stopped.
 
 LAST_WORDS_CHARS = 2000
 SUMMARY_CHARS = 4000
@@ -3429,7 +3376,7 @@ def _state_part(facts: HandoffFacts) -> str:
         lines.append("No file had uncommitted changes before the task began.")
     elif facts.earlier:
         lines.append("Files that had uncommitted changes before the task began (not an agent's work):")
-        lines += _at_most((f"- {show_path(path)}" for path in facts.earlier), len(facts.earlier), MAX_EARLIER)
+        lines += _at_most(MAX_EARLIER, facts.earlier, lambda path: f"- {show_path(path)}")
     return "\n".join(lines)
 
 
@@ -3440,11 +3387,10 @@ def _changes_part(facts: HandoffFacts) -> str:
     if not changes.files:
         return "Nothing has changed in the files since the task began."
     lines = ["What has changed since the task began:"]
-    lines += _at_most((_change_line(change) for change in changes.files), len(changes.files), MAX_CHANGED)
+    lines += _at_most(MAX_CHANGED, changes.files, _change_line)
     if facts.commits:
         lines += ["", "Commits made since:"]
-        commits = (f"- {one_line(commit, COMMIT_CHARS)}" for commit in facts.commits)
-        lines += _at_most(commits, len(facts.commits), MAX_COMMITS)
+        lines += _at_most(MAX_COMMITS, facts.commits, lambda commit: f"- {one_line(commit, COMMIT_CHARS)}")
     if changes.diff:
         some = len(changes.shown) < len(changes.files)
         title = "The diff of the smaller ones:" if some else "The diff:"
@@ -3459,9 +3405,9 @@ def _words_part(stopped: Sequence[Stopped], summary: str, answer: str) -> str:
     return f"The last that {who} said:\n\n" + _fenced(answer[-LAST_WORDS_CHARS:]) if answer else ""
 
 
-def _at_most(lines: Iterable[str], count: int, most: int) -> list[str]:
-    kept = [line for line, _ in zip(lines, range(most))]
-    return [*kept, f"- and {count - most} more"] if count > most else kept
+def _at_most(most: int, items: Sequence[T], line: Callable[[T], str]) -> list[str]:
+    more = len(items) - most
+    return [*map(line, items[:most]), *([f"- and {more} more"] if more > 0 else [])]
 
 
 def _change_line(change: Change) -> str:
@@ -3656,11 +3602,10 @@ def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) ->
 STATE_VERSION = 1
 CORRUPT = "corrupt"                                        # in the warning about a state file that has to be set aside
 KEEP_JOBS = 50
-FAR_AHEAD_S = 35 * 86400                                   # a limit that ends later is misread, or a clock jumped
 COARSE_S = 60                                              # agents cut the seconds off a printed reset time
 STALE_RETRY_S = 60                                         # a reset that is already behind us: try again soon
 GUESS_MAX_S = 4 * 3600
-BELIEVED = 1 << 53                                         # an amount in the ledger beyond this is damage
+MOST_AMOUNT = 1 << 53                                      # an amount in the ledger beyond this is damage
 CREDITS_FIRST_S, CREDITS_MAX_S = 3600, 8 * 3600
 
 
@@ -3721,7 +3666,7 @@ def cooling(state: Mapping[str, Any], now: float) -> dict[str, float]:
     ends = {}
     for key, entry in state["cooldowns"].items():
         until = parse_time(entry.get("until"))
-        if until is not None and until > now and (until - now <= FAR_AHEAD_S or entry.get("source") == "user"):
+        if until is not None and until > now and (until - now <= BELIEVED_S or entry.get("source") == "user"):
             ends[key] = until
     return ends
 
@@ -3835,13 +3780,13 @@ def _add(total: dict[str, Any], record: dict[str, Any]) -> None:
     try:
         total[_OUTCOME_KEYS[record["outcome"]]] += 1
         duration_ms, cost_usd, usage = record["duration_ms"] or 0, record["cost_usd"], record["usage"]
-        if -BELIEVED < duration_ms < BELIEVED:
+        if -MOST_AMOUNT < duration_ms < MOST_AMOUNT:
             total["duration_ms"] += duration_ms
-        if cost_usd is not None and -BELIEVED < cost_usd < BELIEVED:
+        if cost_usd is not None and -MOST_AMOUNT < cost_usd < MOST_AMOUNT:
             total["cost_usd"] = (total["cost_usd"] or 0) + cost_usd
         if usage is not None:
             tokens = (usage["input_tokens"], usage["output_tokens"], usage["cache_read_tokens"])
-            if min(tokens) > -BELIEVED and max(tokens) < BELIEVED:
+            if min(tokens) > -MOST_AMOUNT and max(tokens) < MOST_AMOUNT:
                 total["input_tokens"] += tokens[0]
                 total["output_tokens"] += tokens[1]
                 total["cache_read_tokens"] += tokens[2]
@@ -3872,19 +3817,13 @@ class Attempt:
 
 def usage_json(usage: Usage | None) -> dict[str, int] | None:
     """Usage as it is written in results and in the ledger."""
-    if usage is None:
-        return None
-    return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
-            "cache_read_tokens": usage.cache_read_tokens, "billable": usage.input_tokens + usage.output_tokens}
+    return None if usage is None else {**usage.__dict__, "billable": usage.input_tokens + usage.output_tokens}
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage | None:
     """The sum of what the attempts reported; None where none reported any."""
-    known = [a.usage for a in attempts if a.usage]
-    if not known:
-        return None
-    return Usage(sum(u.input_tokens for u in known), sum(u.output_tokens for u in known),
-                 sum(u.cache_read_tokens for u in known))
+    known = [a.usage.__dict__ for a in attempts if a.usage]
+    return Usage(**{name: sum(usage[name] for usage in known) for name in known[0]}) if known else None
 
 
 def total_cost(attempts: Sequence[Attempt]) -> float | None:
@@ -4006,7 +3945,7 @@ def roles_of(config: Config, names: Sequence[str]) -> tuple[Role, ...]:
     found = []
     for name in names:
         fields = dict(config.roles[name])
-        args = {agent: tuple(_extended([], given)) for agent, given in fields.get("agent_args", {}).items()}
+        args = {agent: tuple(_plain(given)) for agent, given in fields.get("agent_args", {}).items()}
         found.append(Role(**{**fields, "name": name, "agent_args": args}))
     return tuple(found)
 
@@ -4328,7 +4267,7 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
     spans = [options.get(name) for name in OPTION_SPANS]
     sound = (all(isinstance(item, str) for item in texts)
              and all(item is None or isinstance(item, str) for item in maybe)
-             and all(item is None or (type(item) in (int, float) and 0 <= item < BELIEVED) for item in spans))
+             and all(item is None or (type(item) in (int, float) and 0 <= item < MOST_AMOUNT) for item in spans))
     if not roles or not sound or parse_time(record["at"]) is None or any(_file_problem(role["name"]) for role in roles):
         raise ValueError("not the shape of a run")
     return {**record, "roles": roles, "options": options, "selection": selection}
@@ -4346,7 +4285,7 @@ def resumed_request(record: Mapping[str, Any], over: Request, config: Config) ->
     kept = {name: record["options"].get(name) for name in (*OPTION_TEXTS, *OPTION_SPANS)}
     warnings = []
     access = kept["access"]
-    if access is not None and (access not in ACCESS_LEVELS or _widens("access", access, {"access": config.access})):
+    if access is not None and (access not in ACCESS_LEVELS or is_wider(access, config.access)):
         kept["access"] = None
         if over.access is None:
             warnings.append(f'the access "{access}" of that run is wider than the config\'s "{config.access}": '
@@ -4741,8 +4680,8 @@ def cut_text(text: str, most_bytes: int) -> str:
     data = text.encode("utf-8", "surrogateescape")
     if len(data) <= most_bytes:
         return text
-    note = f"\n[cut by orch: {len(data) - most_bytes} bytes more]"
-    return data[:max(most_bytes - len(note) - 8, 0)].decode("utf-8", "ignore") + note
+    kept = data[:max(most_bytes - 60, 0)].decode("utf-8", "ignore")
+    return f"{kept}\n[cut by orch: {len(data) - len(kept.encode())} bytes more]"
 
 
 def render_step_summary(result: Mapping[str, Any], written_bytes: int = 0) -> str:
@@ -5019,16 +4958,15 @@ def server_info(revision: str) -> dict[str, str]:
 
 def initialize_result(revision: str) -> dict[str, Any]:
     """The answer to `initialize`."""
-    return {"protocolVersion": revision, "capabilities": {"tools": {}, "logging": {}},
-            "serverInfo": server_info(revision), "instructions": SERVER_INSTRUCTIONS}
+    return {"protocolVersion": revision, "serverInfo": server_info(revision), **_SERVER}
 
 
 def discover_result() -> dict[str, Any]:
     """The answer to `server/discover`."""
-    return {"supportedVersions": REVISIONS, **_CACHEABLE,
-            "capabilities": {"tools": {}, "logging": {}}, "instructions": SERVER_INSTRUCTIONS}
+    return {"supportedVersions": REVISIONS, **_CACHEABLE, **_SERVER}
 
 
+_SERVER = {"capabilities": {"tools": {}, "logging": {}}, "instructions": SERVER_INSTRUCTIONS}
 _CACHEABLE = {"ttlMs": 3_600_000, "cacheScope": "private"}
 
 
@@ -5100,13 +5038,13 @@ def argument_problem(given: Mapping[str, Any], schema: Mapping[str, Any]) -> str
         if name not in given:
             return f"{name}: missing"
     for name, item in given.items():
-        if len(name) > MOST_ARGUMENT_CHARS or (name != "prompt" and isinstance(item, str)
-                                               and len(item) > MOST_ARGUMENT_CHARS):
-            return f"{printable(name, 60)}: too long"
-        if name != "prompt" and isinstance(item, str) and item.startswith("-"):
-            return f"{printable(name, 60)}: may not begin with a dash"     # an agent might take it for an option
-        if name not in ("prompt", "cwd") and isinstance(item, str) and re.search("[\0\ud800-\udfff]", item):
-            return f"{printable(name, 60)}: may hold neither a NUL nor half a character"   # no program can be given it
+        shown, text = printable(name, 60), item if name != "prompt" and isinstance(item, str) else ""
+        if max(len(name), len(text)) > MOST_ARGUMENT_CHARS:
+            return f"{shown}: too long"
+        if text.startswith("-"):
+            return f"{shown}: may not begin with a dash"   # an agent might take it for an option
+        if name != "cwd" and re.search("[\0\ud800-\udfff]", text):
+            return f"{shown}: may hold neither a NUL nor half a character"     # no program can be given it
     path, problem = next(check(given, schema, {}), ("", None))
     return None if problem is None else f"{printable(path, 60)}: {printable(problem, 300)}"
 
@@ -7114,7 +7052,7 @@ class Watch:
         self.run_, self.task, self.attempt_id = run, task, attempt_id
         self.agent = task.candidate.agent
         self.format = FORMATS[self.agent.output]
-        self.draft = new_draft(task.prompt)
+        self.draft = Draft(task.prompt)
         self.lines = Lines()                               # of the stream that carries the events
         self.decoder: Any = None
         self.recent = ""                                   # the latest of both streams: does it sit at its limit?
@@ -7208,7 +7146,7 @@ class Watch:
 
     def has_events(self, stream: str) -> bool:
         """Whether a stream carries the events of a machine format."""
-        return self.format.machine and stream == self.format.stream
+        return self.format.machine and stream == "stdout"
 
     def events_in(self, data: bytes) -> list[bytes]:
         """The lines that a piece of output completes; where it has no brace, only the first can be an event."""
@@ -7220,7 +7158,7 @@ class Watch:
         if len(line) > LONG_LINE_BYTES and has_many_values(line, MAX_VALUES):
             self.run_.warn(f"{self.agent.name}: an output line of more than {MAX_VALUES:,} values was skipped")
             return None
-        return feed_line(self.format, self.draft, line, self.format.stream)
+        return feed_line(self.format, self.draft, line)
 
     def stream(self, data: bytes) -> None:
         """Pass text on as it comes."""
@@ -7740,9 +7678,9 @@ def _check_logins(world: World, agents: Sequence[Agent]) -> dict[str, bool | Non
     for thread in threads:
         while thread.is_alive():
             thread.join(JOIN_S)
-            if world.stop.signal is not None:
-                for process in asked.values():
-                    signal_group(process.pid, "SIGKILL")
+            late = [] if world.stop.signal is None else [one for one in asked.values() if one.returncode is None]
+            for process in late:
+                signal_group(process.pid, "SIGKILL")
     return {agent.name: None if codes.get(agent.name) is None else codes[agent.name] == 0 for agent in agents}
 
 
@@ -9173,7 +9111,7 @@ def cmd_explain(given: Given, world: World) -> int:
 
 def judge(agent: Agent, ended: Ended, prompt: str, clock: Clock) -> Verdict:
     """Parse and classify a finished output, as a run does."""
-    fmt, draft = FORMATS[agent.output], new_draft(prompt)
+    fmt, draft = FORMATS[agent.output], Draft(prompt)
     for stream, text in (("stdout", ended.stdout), ("stderr", ended.stderr)):
         for line in text.split("\n"):
             feed_line(fmt, draft, line, stream)
@@ -10463,8 +10401,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         code = Exit.PIPE
     except Exception:                                      # the last resort: a bug is told as one
-        import traceback                                   # what it quotes may be anybody's text
-        tell(mask_secrets(traceback.format_exc())[0].splitlines())
+        import traceback
+        tell(mask_secrets(traceback.format_exc())[0].splitlines())     # what it quotes may be anybody's text
         code = Exit.BUG
     return end_by_signal(code)
 

@@ -318,3 +318,21 @@ def test_an_error_names_the_file_that_made_it(orch, repo):
     orch.configure({})
     orch.configure({"order": ["+", "nobody"]}, project)
     assert f"orch: {project}: order[5]: " in one_line_error(orch("config", "check"))
+
+
+@pytest.mark.parametrize(("field", "pattern", "word"), [
+    ("verdict_lines", "(?i)fail: ", "(?i:...)"), ("note_lines", "(?P<a>x)", "named group"), ("error_lines", "a(?m)b", "(?i:...)"),
+    ("transcript", "[", "regular expression"), ("limit_patterns", ["[[a] b"], "nested set"), ("auth_patterns", ["("], "regular expression"),
+])
+def test_a_pattern_that_could_break_later_is_refused_before_anything_starts(orch, fake, field, pattern, word):
+    orch.configure({"agents": {"mine": {"command": ["mine"], field: pattern}}})
+    fake("mine")
+    line = one_line_error(orch("-a", "mine", "hi"))
+    assert f"agents.mine.{field}" in line and word in line, line
+    assert fake.calls == []
+
+
+def test_a_pattern_for_lines_may_say_its_own_flags(orch, fake):
+    orch.configure({"agents": {"mine": {"command": ["mine"], "verdict_lines": "(?i:fail: )", "limit_patterns": [r"[\[a] b out of credits"]}}})
+    fake("mine", step(stderr="working\nFAIL: [ b out of credits\n", exit=1))
+    assert orch("--json", "--no-failover", "-a", "mine", "hi").json["attempts"][0]["outcome"] == "limited"

@@ -42,7 +42,7 @@ ANSWERS = {
 
 def judged(agent, stdout, stderr, exit_code, row, prompt="do the work"):
     fmt = v.FORMATS[agent.output]
-    draft = v.new_draft()
+    draft = v.Draft()
     for stream, text in (("stdout", stdout), ("stderr", stderr)):
         for line in text.split("\n"):
             v.feed_line(fmt, draft, line.encode("utf-8", "surrogatepass"), stream)

@@ -96,7 +96,7 @@ def replay(row, stopped=None, chunks=None):
     """The report and the verdict of a recorded run."""
     own = BY_NAME[row["argv"][0]]
     agent = own if "json" in " ".join(row["argv"]) else replaced(own, output="text")
-    fmt, draft = v.FORMATS[agent.output], v.new_draft()
+    fmt, draft = v.FORMATS[agent.output], v.Draft()
     for stream in ("stdout", "stderr"):
         for line in row[stream].split("\n"):
             v.feed_line(fmt, draft, line.encode("utf-8", "surrogatepass"), stream)
@@ -231,7 +231,7 @@ def test_an_agent_stopped_at_its_limit_is_judged_by_what_the_server_said():
     said = "429 You exceeded your current quota, please check your plan and billing details."
     event = {"type": "model.call_failure", "data": {"statusCode": 429, "requestBody": "x" * 2000, "errorMessage": said}}
     agent = next(row for row in v.AGENTS if row.output == "copilot-json")
-    draft = v.new_draft("x")
+    draft = v.Draft("x")
     v.feed_line(v.FORMATS[agent.output], draft, json.dumps(event))
     ended = Ended(None, 15, "limit", json.dumps(event) + "\n", "")
     verdict = v.classify(agent, ended, v.finish(v.FORMATS[agent.output], draft, ended), "x", v.Clock(0.0, "UTC"))

@@ -21,7 +21,7 @@ BENCHING = ("limited", "auth")
 
 
 def run(agent, stdout="", stderr="", exit_code=1, prompt="", signal=None, stopped=None):
-    fmt, draft = v.FORMATS[agent.output], v.new_draft(prompt)
+    fmt, draft = v.FORMATS[agent.output], v.Draft(prompt)
     for stream, text in (("stdout", stdout), ("stderr", stderr)):
         for line in (text.split(b"\n") if isinstance(text, bytes) else text.split("\n")):
             v.feed_line(fmt, draft, line, stream)
@@ -126,7 +126,7 @@ def test_chunks_do_not_matter(seed):
     rng = random.Random(seed)
     for row in rng.sample(RECORDED, 10):
         agent, whole, _ = replay(row)
-        raw, draft, held = row["stdout"].encode("utf-8", "surrogatepass"), v.new_draft(), b""
+        raw, draft, held = row["stdout"].encode("utf-8", "surrogatepass"), v.Draft(), b""
         while raw:
             size = rng.randrange(1, 400)
             *lines, held = (held + raw[:size]).split(b"\n")
@@ -171,7 +171,7 @@ def all_events():
 def test_mangled_events_never_raise(seed):
     rng, events = random.Random(seed), all_events()
     for fmt in v.FORMATS.values():
-        draft = v.new_draft()
+        draft = v.Draft()
         for number in range(2000):
             event = mangled(rng, rng.choice(events))
             line = json.dumps(event) if rng.random() < 0.9 else json.dumps(event)[:rng.randrange(200)]
@@ -184,12 +184,12 @@ def test_mangled_events_never_raise(seed):
                 assert isinstance(report.answer, str), (seed, number)
                 for agent in rng.sample(AGENTS, 2):
                     v.classify(agent, ended, report, "p", CLOCK)
-                draft = v.new_draft()
+                draft = v.Draft()
 
 
 @pytest.mark.parametrize("fmt", v.FORMATS.values(), ids=v.FORMATS.keys())
 def test_strange_lines_never_raise(fmt):
-    draft = v.new_draft()
+    draft = v.Draft()
     deep = '{"type":"assistant","message":' + "[" * 100_000
     for line in (b"", b"\xff\xfe{", b'{"type":"result","result":"\xff\xfe"}', deep, deep.encode(), "{" * 200_000,
                  '{"type":"result","result":"\\ud800"}', '{"type":"result","usage":{"input_tokens":NaN}}',
@@ -204,7 +204,7 @@ def test_strange_lines_never_raise(fmt):
 
 
 def test_memory_is_bounded():
-    fmt, draft = v.FORMATS["gemini-json"], v.new_draft()
+    fmt, draft = v.FORMATS["gemini-json"], v.Draft()
     piece = json.dumps({"type": "message", "role": "assistant", "content": "x" * 65536, "delta": True})
     for _ in range(400):
         v.feed_line(fmt, draft, piece)
@@ -212,7 +212,7 @@ def test_memory_is_bounded():
     report = v.finish(fmt, draft, Ended(0, None, None, "x", ""))
     assert len(report.answer) == v.ANSWER_CHARS and any("cut" in line for line in report.warnings)
     denial = {"type": "result", "permission_denials": [{"tool_name": f"T{n}"} for n in range(5000)]}
-    draft = v.new_draft()
+    draft = v.Draft()
     v.feed_line(v.FORMATS["claude-stream"], draft, json.dumps(denial))
     assert len(v.finish(v.FORMATS["claude-stream"], draft, Ended(0)).warnings) <= v.WARNINGS + 1
 

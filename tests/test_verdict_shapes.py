@@ -139,6 +139,12 @@ def test_line_of_code_or_another_limit_benches_nobody(line):
             assert verdict.outcome == "failed", (agent.name, line, verdict)
 
 
+@pytest.mark.parametrize("agent", [replaced(agent, output="text") for agent in v.AGENTS], ids=lambda agent: agent.name)
+def test_work_that_talks_of_limits_benches_nobody_however_few_last_lines_count(agent):
+    work = "Usage limit reached for the tenant.\n" + "".join(f"edited file {number}\n" for number in range(60))
+    assert judged(agent, work, "", 1, {"now": 1796076000.0, "zone": "UTC"}).outcome == "failed"
+
+
 # (piece, how often): made when a test needs it, since what this process holds its children seem to hold too
 HOSTILE = {
     "one letter": ("a", (4 << 20)), "blanks": (" ", (4 << 20)), "line ends": ("\n", (4 << 20)), "short lines": ("x\n", (2 << 20)),
@@ -182,5 +188,5 @@ def test_rows_are_complete_and_differ():
 def test_exit_status_of_gemini_that_is_all_there_is_decides(code, outcome):
     fmt = v.FORMATS["gemini-json"]
     ended = Ended(code)
-    verdict = v.classify(BY_NAME["gemini"], ended, v.finish(fmt, v.new_draft(), ended), "", Clock(1.8e9, "UTC"))
+    verdict = v.classify(BY_NAME["gemini"], ended, v.finish(fmt, v.Draft(), ended), "", Clock(1.8e9, "UTC"))
     assert (verdict.outcome, verdict.scope) == (outcome, "model" if outcome == "limited" else "agent"), verdict

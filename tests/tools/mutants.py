@@ -186,7 +186,7 @@ LEDGER = (
            '    for line in iter(lambda: file.readline(), b""):\n',
            ["faults::a_line_without_an_end_is_never_read_whole[command0]"]),
     Mutant("limits without end", "a cooldown of sixty years, which a jumping clock left, is kept",
-           '        if until is not None and until > now and (until - now <= FAR_AHEAD_S or entry.get("source") == "user"):\n',
+           '        if until is not None and until > now and (until - now <= BELIEVED_S or entry.get("source") == "user"):\n',
            "        if until is not None and until > now:\n",
            ["faults::a_clock_that_jumps_loses_nothing_and_locks_nobody_out"]),
 )
@@ -369,10 +369,10 @@ FLOODS = (
            "    return item if isinstance(item, (int, float)) else 0\n",
            ["floods::numbers_that_no_machine_holds_reach_no_file"]),
     Mutant("any reset time", "a limit that ends in a thousand years is believed",
-           "RESET_HORIZON_S = 35 * 86400 ",
-           'RESET_HORIZON_S = float("inf") ',
+           "BELIEVED_S = 35 * 86400 ",
+           'BELIEVED_S = float("inf") ',
            ["floods::a_reset_time_that_no_clock_reaches_locks_nobody_out"],
-           [('        if until is not None and until > now and (until - now <= FAR_AHEAD_S or entry.get("source") == "user"):\n',
+           [('        if until is not None and until > now and (until - now <= BELIEVED_S or entry.get("source") == "user"):\n',
              "        if until is not None and until > now:\n")]),
 )
 
@@ -490,8 +490,8 @@ STARTED = (
            [("if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:\n", "if False:\n")],
            "tests/tools/build.py"),
     Mutant("notices are waited for", "standard error that nobody reads hangs the run",
-           '            write_err(f"orch: {self.published(text)}\\n", STUCK_S)\n',
-           '            write_err(f"orch: {self.published(text)}\\n")\n',
+           '            write_err(f"orch: {mask_secrets(text)[0]}\\n", STUCK_S)',
+           '            write_err(f"orch: {mask_secrets(text)[0]}\\n")',
            ["started::notices_that_nobody_reads_hang_nothing"]),
     Mutant("the agent gets the terminal", "standard input is handed on where there is no prompt for it",
            "stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,\n",
