@@ -659,6 +659,7 @@ HEADS = (                   # in order of authority
 
 ANSWER_CHARS = 4 << 20            # of a longer answer the tail is kept
 LINE_BYTES = 8 << 20              # a longer line is skipped
+ENDS_BYTES = 1024                 # kept of each end of a longer line: the id of a request stands in one
 NOTE_CHARS = 64 << 10             # of an error text or a server's body
 WARNINGS = 20                     # of one attempt; more are counted, not kept
 DENIED = "permission denied"      # begins the warning about a tool that an agent was refused
@@ -671,6 +672,45 @@ class Format:
     settle: Callable[[Draft, Ended], None] | None = None      # reads at the end what came as no event
     machine: bool = True              # False: plain text, which may be shown as it comes
     read_usage: Callable[[str], Usage | None] | None = None   # of the file that `usage_args` made the agent write
+
+
+@value
+class LongLine:
+    """Both ends of a line that is too long."""
+    head: bytes
+    tail: bytes
+
+
+class Lines:
+    """Cuts a stream into lines; of one over `most_bytes` only the ends are kept."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.parts: list[bytes] = []                 # of the line that has begun
+        self.size = 0
+
+    def feed(self, data: bytes) -> list[bytes | LongLine]:
+        """The lines that this piece completes."""
+        whole: list[Any] = data.split(b"\n")
+        rest = whole.pop()
+        if whole:
+            self._add(whole[0])
+            whole[0] = self.rest()
+        self._add(rest)
+        return whole
+
+    def rest(self) -> bytes | LongLine:
+        """The line as far as it has come; the next piece begins another."""
+        line, too_long = b"".join(self.parts), self.size > self.most_bytes
+        self.parts, self.size = [], 0
+        return LongLine(line[:ENDS_BYTES], line[-ENDS_BYTES:]) if too_long else line
+
+    def _add(self, piece: bytes) -> None:
+        self.parts.append(piece)
+        self.size += len(piece)
+        if self.size > self.most_bytes:
+            line = b"".join(self.parts)
+            self.parts = [line[:ENDS_BYTES], line[-ENDS_BYTES:]]
 
 
 class Draft:
@@ -751,11 +791,11 @@ class Draft:
 _USAGE_FIELDS = tuple(Usage.__annotations__)
 
 
-def feed_line(fmt: Format, draft: Draft, line: bytes | str, stream: str = "stdout") -> str | None:
+def feed_line(fmt: Format, draft: Draft, line: bytes | str | LongLine, stream: str = "stdout") -> str | None:
     """Feed one line of `stream`; return a text for the live line, or None. What is no event is passed over."""
     if not fmt.machine or stream != "stdout":
         return None
-    if len(line) > LINE_BYTES:
+    if isinstance(line, LongLine) or len(line) > LINE_BYTES:
         draft.skipped += 1
         return None
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
@@ -804,7 +844,7 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
 def _warnings(draft: Draft) -> tuple[str, ...]:
     counted = (
         (draft.cut, "the answer was cut: only its last 4 MiB are kept"),
-        (draft.skipped, f"{draft.skipped} output lines over 8 MiB were skipped"),
+        (draft.skipped, f"{draft.skipped} output line{'s were' if draft.skipped > 1 else ' was'} over 8 MiB and skipped"),
         (draft.unkept_warnings, f"{draft.unkept_warnings} more warnings"),
     )
     return tuple(map(_sound, draft.warnings)) + tuple(text for some, text in counted if some)
@@ -4762,7 +4802,6 @@ PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL, UNSUPPORTED =
     -32700, -32600, -32601, -32602, -32603, -32022)
 META = "io.modelcontextprotocol/"                          # before the protocol's own keys of `_meta`
 MOST_MESSAGE_BYTES = 10 << 20
-ENDS_BYTES = 1024                                          # kept of each end of a longer line: its id stands in one
 MOST_ARGUMENT_CHARS = 4096                                 # of all but the prompt
 SERVER_INSTRUCTIONS = (
     "orch runs other coding agents by their command lines. orch_run gives a task to the best agent that is free and "
@@ -4800,13 +4839,6 @@ class Terms:
 
 
 @value
-class LongLine:
-    """Both ends of a line over 10 MB."""
-    head: bytes
-    tail: bytes
-
-
-@value
 class Tool:
     """A tool, as the client sees it."""
     name: str
@@ -4816,36 +4848,6 @@ class Tool:
     output: Mapping[str, Any]                              # JSON Schema
     changes_files: bool = False
     open_world: bool = False                               # it talks to somebody outside this machine
-
-
-class Incoming:
-    """Cuts the input into lines; of one over 10 MB only its ends are kept."""
-
-    def __init__(self) -> None:
-        self.line = bytearray()
-        self.too_long = False
-
-    def feed(self, data: bytes) -> list[bytes | LongLine]:
-        """The lines that this piece completes."""
-        found = []
-        *whole, rest = data.split(b"\n")
-        for piece in whole:
-            self._add(piece)
-            found.append(self.rest())
-        self._add(rest)
-        return found
-
-    def rest(self) -> bytes | LongLine:
-        """The line as far as it has come; the next piece begins another."""
-        line, too_long = bytes(self.line), self.too_long
-        self.line, self.too_long = bytearray(), False
-        return LongLine(line[:ENDS_BYTES], line[-ENDS_BYTES:]) if too_long else line
-
-    def _add(self, piece: bytes) -> None:
-        self.line += piece
-        self.too_long = self.too_long or len(self.line) > MOST_MESSAGE_BYTES
-        if self.too_long:
-            del self.line[ENDS_BYTES:-ENDS_BYTES]
 
 
 def id_of_long(line: LongLine) -> Any:
@@ -5118,13 +5120,9 @@ class Captured:
     err: bytes = b""
 
 
-def run_captured(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], timeout_s: float,
-                 stdin: bytes | None = None) -> Captured:
-    """Run a short-lived program (git, a login check) to its end or its time limit.
-
-    Raises OSError when it cannot start.
-    """
-    return captured(start_helper(argv, cwd=cwd, env=env, stdin=stdin is not None), timeout_s, stdin)
+def run_captured(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], timeout_s: float) -> Captured:
+    """Run a short-lived program, such as a login check, to its end or its time limit; raises OSError."""
+    return captured(start_helper(argv, cwd=cwd, env=env), timeout_s)
 
 
 def start_helper(argv: Sequence[str], *, cwd: str, env: Mapping[str, str],
@@ -5137,14 +5135,16 @@ def start_helper(argv: Sequence[str], *, cwd: str, env: Mapping[str, str],
     return spawn(argv, cwd=cwd, env=env, program=program, stdin=stdin)
 
 
-def captured(process: subprocess.Popen[bytes], timeout_s: float, stdin: bytes | None = None) -> Captured:
-    """What a started program prints until its end or its time limit."""
+def captured(process: subprocess.Popen[bytes], timeout_s: float, stdin: bytes | None = None, *,
+             kill: bool = True) -> Captured:
+    """What a started program prints until its end or its time limit; without `kill` it may be asked again."""
     import subprocess
     try:
         out, err_text = process.communicate(stdin, timeout=max(timeout_s, 0.001))
     except subprocess.TimeoutExpired:
-        signal_group(process.pid, "SIGKILL")
-        process.communicate()
+        if kill:
+            signal_group(process.pid, "SIGKILL")
+            process.communicate()
         return Captured(None)
     return Captured(process.returncode, out, err_text)
 
@@ -5156,6 +5156,21 @@ def signal_group(group: int, name: str) -> None:
         os.killpg(group, getattr(signal, name))
     except (ProcessLookupError, PermissionError):          # macOS says EPERM for a group of zombies
         pass
+
+
+def ready_of(seconds: float | None, *, readable: Iterable[int | None] = (), writable: Iterable[int | None] = (),
+             closing: Iterable[int | None] = ()) -> set[int]:
+    """Wait for one of these descriptors, for so long or without end (None); returns those that are ready.
+
+    `closing` are watched for errors and hang-ups alone. Unlike `select`, `poll` takes any descriptor.
+    """
+    import select
+    poll = select.poll()
+    for events, watched in ((select.POLLIN, readable), (select.POLLOUT, writable), (0, closing)):
+        for fd in watched:
+            if fd is not None:
+                poll.register(fd, events)
+    return {fd for fd, _ in poll.poll(None if seconds is None else math.ceil(max(seconds, 0) * 1000))}
 
 
 class Stop:
@@ -5213,14 +5228,13 @@ class Stop:
         now = time.monotonic()
         return (now if self.suspended_at is None else self.suspended_at) - self.suspended_s
 
-    def wait_writable(self, fd: int) -> bool:
-        """Wait until a descriptor takes data; False when a stop is due first and it takes none.
-
-        A stop is due when one is requested or an agent's time is up: a reader that never reads must not keep it going.
-        With none at work there is nothing to hold up.
-        """
-        up_at = min(self.groups.values(), default=-math.inf)
+    def wait_writable(self, fd: int, up_at: float = math.inf) -> bool:
+        """Wait until a descriptor takes data; False when a stop is requested or time is up first and it takes none."""
         return fd in self._ready(fd, None if up_at == math.inf else up_at - self.clock(), writable=True)
+
+    def up_at(self) -> float:
+        """When the first agent at work has to be stopped, on this clock; with none at work nothing is to be held up."""
+        return min(self.groups.values(), default=-math.inf)
 
     def wait_readable(self, fd: int, seconds: float | None) -> bool:
         """Wait until a descriptor has data or is at its end; False when time is up or a stop is requested."""
@@ -5228,12 +5242,7 @@ class Stop:
 
     def wait_input(self, fd: int) -> bool:
         """Wait until a descriptor has data or is at its end; False when a stop is requested or nobody listens."""
-        import select
-        poll = select.poll()
-        for watched, events in ((self.fd, select.POLLIN), (fd, select.POLLIN), (self.listener_fd, 0)):
-            if watched is not None:
-                poll.register(watched, events)
-        ready = {found for found, _ in poll.poll()}
+        ready = ready_of(None, readable=(self.fd, fd), closing=(self.listener_fd,))
         if self.listener_fd in ready:
             self.request(Exit.PIPE - 128)
         return self.signal is None and fd in ready
@@ -5252,19 +5261,12 @@ class Stop:
 
     def listener_is_gone(self) -> bool:
         """Whether standard output is a pipe or a socket whose other end is closed."""
-        import select
-        poll = select.poll()
-        poll.register(self.listener_fd or 0, 0)            # no event asked for: only errors and hang-ups come
-        return bool(poll.poll(0))
+        return bool(ready_of(0, closing=(self.listener_fd,)))
 
     def _ready(self, fd: int, seconds: float | None, *, writable: bool = False) -> set[int]:
-        """Which of `fd` and the wake-up pipe is ready; unlike `select`, `poll` takes any descriptor."""
-        import select
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        poll.register(fd, select.POLLOUT if writable else select.POLLIN)
+        """Which of `fd` and the wake-up pipe is ready; once a stop is requested, without waiting."""
         wait_s = 0 if self.signal is not None and fd != self.fd else seconds
-        return {ready for ready, _ in poll.poll(None if wait_s is None else math.ceil(max(wait_s, 0) * 1000))}
+        return ready_of(wait_s, readable=(self.fd, None if writable else fd), writable=(fd if writable else None,))
 
     def close(self) -> None:
         """Give the pipe back."""
@@ -5322,18 +5324,13 @@ def family(marker: str, root: int | None, known: Mapping[int, str],
     table = process_table() if table is None else table
     needle = b"\0ORCH_ATTEMPT_ID=" + os.fsencode(marker) + b"\0"
     mine = {pid for pid, p in table.items() if (root is not None and root in (p.group, p.session))
-            or known.get(pid) == p.start or _carries(pid, needle)}
-    grew = True
-    while grew:
-        children = {pid for pid, p in table.items() if p.parent in mine} - mine
-        mine |= children
-        grew = bool(children)
+            or known.get(pid) == p.start or needle in _environ(pid)}
+    children = mine
+    while children:
+        children = {pid for pid, p in table.items() if p.parent in children} - mine
+        mine = mine | children
     mine.discard(os.getpid())
     return {pid: table[pid].start for pid in mine}
-
-
-def _carries(pid: int, needle: bytes) -> bool:
-    return needle in _environ(pid)
 
 
 def _environ(pid: int) -> bytes:
@@ -5413,7 +5410,6 @@ class World:
     env: Mapping[str, str]
     home: str                         # $ORCH_HOME or ~/.orch
     cwd: str
-    zone: str | None                  # IANA name; None: the machine's own
     now: Callable[[], float]
     stop: Stop
     emit: Callable[..., None]         # emit(kind, **fields): tells of an event
@@ -5485,13 +5481,16 @@ class locked:  # used as `with locked(path):`, where a class name would read odd
     def __enter__(self) -> None:
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         begun, pause_s = time.monotonic(), 0.001
-        while not try_lock(self.fd):
-            waited_s = time.monotonic() - begun
-            if waited_s > LOCK_WAIT_S:
-                os.close(self.fd)
-                raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.05 / (1 + 2 * waited_s))    # whoever has waited longer asks more often
+        try:
+            while not try_lock(self.fd):
+                waited_s = time.monotonic() - begun
+                if waited_s > LOCK_WAIT_S:
+                    raise OrchError(f"{self.path}: locked by another process for {LOCK_WAIT_S} s")
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 2, 0.05 / (1 + 2 * waited_s))    # whoever has waited longer asks more often
+        except (OSError, OrchError):                       # of no use here: a file system without locks
+            os.close(self.fd)
+            raise
 
     def __exit__(self, *_exc: object) -> None:
         os.close(self.fd)
@@ -5794,7 +5793,6 @@ def reason_of(err: Exception) -> str:
 HEAD_BYTES = 256 << 10                                     # kept of each stream
 TAIL_BYTES = {"stdout": 4 << 20, "stderr": 512 << 10}      # a byte may take eight as text and in JSON
 BLOCK_BYTES = 64 << 10
-MAX_LINE_BYTES = 8 << 20                                   # a longer line of a machine format is skipped
 DRAIN_S = 1.0                                              # a grandchild may hold the pipes: wait no longer than this
 
 
@@ -5835,40 +5833,12 @@ class Kept:
         return kept.decode("utf-8", "replace")
 
 
-class Lines:
-    """Cuts a stream into lines; one over 8 MiB is dropped."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.dropping = False
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that this piece completes."""
-        *whole, rest = data.split(b"\n")
-        if whole:
-            first = b"".join([*self.parts, whole[0]])
-            whole[0] = b"" if self.dropping else first
-            self.parts, self.size, self.dropping = [], 0, False
-        self.size += len(rest)
-        if self.size > MAX_LINE_BYTES:
-            self.dropping = True
-            self.parts = []
-        elif rest and not self.dropping:
-            self.parts.append(rest)
-        return whole
-
-    def rest(self) -> bytes:
-        """The last line, where the stream ended without a line end."""
-        return b"" if self.dropping else b"".join(self.parts)
-
-
 @value
 class Limits:
-    """How long an attempt may take; 0: no limit. All in seconds."""
-    timeout_s: float = 0
-    idle_s: float = 0
-    grace_s: float = 0                                     # how long an agent may sit at its limit
+    """How long an attempt may take; infinite: no limit. All in seconds."""
+    timeout_s: float
+    idle_s: float
+    grace_s: float                                         # how long an agent may sit at its limit
 
 
 class Stopping:
@@ -5915,11 +5885,10 @@ class Child:
 
     def __init__(self, process: subprocess.Popen[bytes], marker: str, limits: Limits, stop: Stop,
                  listener: Any) -> None:
-        import selectors
         self.process, self.marker, self.limits, self.stop = process, marker, limits, stop
         self.listener = listener
         self.kept = {name: Kept(most_bytes) for name, most_bytes in TAIL_BYTES.items()}
-        self.selector = selectors.DefaultSelector()
+        self.selector: Any = None                          # made in `run`, which ends the agent where it cannot be
         self.exit_fd = _exit_fd(process.pid)
         self.stopped: str | None = None                    # why orch stopped it
         self.stopping: Stopping | None = None
@@ -5930,8 +5899,7 @@ class Child:
 
     def run(self, stdin: bytes | None) -> Ended:
         """Watch to the end."""
-        limit_s = self.limits.timeout_s
-        self.stop.groups[self.process.pid] = self.began_at + limit_s if limit_s else math.inf
+        self.stop.groups[self.process.pid] = self.began_at + self.limits.timeout_s
         try:
             self._register(stdin)
             while not self._finished():
@@ -5959,7 +5927,8 @@ class Child:
             self.stopping = Stopping(self.marker, self.process.pid, self.stop.clock())
 
     def _register(self, stdin: bytes | None) -> None:
-        from selectors import EVENT_READ
+        from selectors import EVENT_READ, DefaultSelector
+        self.selector = DefaultSelector()
         for name in ("stdout", "stderr"):
             pipe = getattr(self.process, name)
             os.set_blocking(pipe.fileno(), False)
@@ -6017,7 +5986,8 @@ class Child:
 
     def _pause(self) -> float:
         """Seconds until something is due."""
-        now, limits, ends = self.stop.clock(), self.limits, [self.stop.clock() + (TICK_S if self.stop.on_tick else 60)]
+        now, limits = self.stop.clock(), self.limits
+        ends = [now + (TICK_S if self.stop.on_tick else 60)]
         if self.exit_fd is None:
             ends.append(now + LOOK_S)
         if self.stopping is not None:
@@ -6025,8 +5995,7 @@ class Child:
         elif self.exit_seen_at is not None:
             ends.append(self.exit_seen_at + DRAIN_S)
         else:
-            ends += [self.began_at + limits.timeout_s] if limits.timeout_s else []
-            ends += [self.last_output_at + limits.idle_s] if limits.idle_s else []
+            ends += [self.began_at + limits.timeout_s, self.last_output_at + limits.idle_s]
             ends += [self.limit_at + limits.grace_s] if self.limit_at is not None else []
             ends += [self.judge_at] if self.judge_at is not None else []
         return max(min(ends) - now, 0)
@@ -6042,15 +6011,16 @@ class Child:
         if self.judge_at is not None and now >= self.judge_at:
             self.judge_at = None
             self.limit_at = (self.limit_at or self.last_output_at) if self.listener.at_limit() else None
-        if limits.timeout_s and now >= self.began_at + limits.timeout_s:
+        if now >= self.began_at + limits.timeout_s:
             self.begin_stop("timeout")
-        elif limits.idle_s and now >= self.last_output_at + limits.idle_s:
+        elif now >= self.last_output_at + limits.idle_s:
             self.begin_stop("silent")
         elif self.limit_at is not None and now >= self.limit_at + limits.grace_s:
             self.begin_stop("limit")
 
     def _close(self) -> None:
-        self.selector.close()
+        if self.selector is not None:
+            self.selector.close()
         if self.exit_fd is not None:
             os.close(self.exit_fd)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -6848,7 +6818,7 @@ def open_tree(world: World) -> Tree | None:
 # (`world.emit`); who listens decides what a person sees.
 
 SUMMARY_S = 60
-LONG_LINE_BYTES, MAX_VALUES = 256 << 10, 200_000           # a value takes up to 100 bytes
+MAX_VALUES = 200_000                                       # of one line; a value takes up to 100 bytes
 LIMIT_LOOK_BYTES = 8192                                    # of the latest output: does the agent sit at its limit?
 GIT_LOCAL_VARIABLES = (                                    # git rev-parse --local-env-vars (2.39), less GIT_CONFIG_*
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
@@ -6979,8 +6949,7 @@ def try_agent(run: Run, task: Task) -> tuple[Attempt, Verdict, Report]:
     candidate = task.candidate
     run.emit("attempt_start", attempt=number, agent=candidate.agent.name, model=candidate.model, kind=task.kind)
     ended, report = Watch(run, task, attempt_id).run()
-    clock = Clock(run.world.now(), run.world.zone)
-    verdict = classify(candidate.agent, shortened(ended), report, task.prompt, clock)
+    verdict = classify(candidate.agent, shortened(ended), report, task.prompt, Clock(run.world.now(), None))
     done = Attempt(
         candidate.agent.name, candidate.model or report.model, candidate.effort, verdict.outcome, verdict.error_class,
         verdict.error, ended.exit_code, ended.signal, int((run.world.stop.clock() - began) * 1000), report.usage,
@@ -7053,10 +7022,10 @@ class Watch:
         self.agent = task.candidate.agent
         self.format = FORMATS[self.agent.output]
         self.draft = Draft(task.prompt)
-        self.lines = Lines()                               # of the stream that carries the events
+        self.lines = Lines(LINE_BYTES)                           # of the stream that carries the events
         self.decoder: Any = None
         self.recent = ""                                   # the latest of both streams: does it sit at its limit?
-        self.folder = usage_folder(run.world.env) if self.agent.usage_args else None
+        self.usage_file = new_usage_file(run.world.env) if self.agent.usage_args else None
 
     def run(self) -> tuple[Ended, Report]:
         """Start the agent and watch it to its end."""
@@ -7064,8 +7033,8 @@ class Watch:
             ended, report = self.start()
             return ended, replaced(report, usage=self.usage_in_file() or report.usage)
         finally:
-            if self.folder is not None:
-                remove_folder(self.folder)
+            if self.usage_file is not None:
+                remove_folder(os.path.dirname(self.usage_file))
 
     def start(self) -> tuple[Ended, Report]:
         """Note the attempt, start the agent and watch it."""
@@ -7088,20 +7057,17 @@ class Watch:
     def launch(self) -> Launch:
         """The argument list."""
         candidate, config = self.task.candidate, self.run_.config
+        usage_args = self.agent.usage_args if self.usage_file else ()
         flags = [*config.contexts.get(self.task.context or "", {}).get(self.agent.name, ()),
-                 *(part.replace("{usage_file}", self.usage_path()) for part in self.agent.usage_args if self.folder)]
+                 *(part.replace("{usage_file}", self.usage_file or "") for part in usage_args)]
         return build_launch(candidate, self.run_.access(self.task.kind), self.task.prompt, flags, self.task.session)
-
-    def usage_path(self) -> str:
-        """The file that the agent is told to write its tokens to."""
-        return os.path.join(self.folder or "", "usage.json")
 
     def usage_in_file(self) -> Usage | None:
         """The tokens that the agent wrote to a file."""
-        if self.folder is None or self.format.read_usage is None:
+        if self.usage_file is None or self.format.read_usage is None:
             return None
         try:
-            return self.format.read_usage(read_file(self.usage_path(), MAX_CONFIG_BYTES).decode("utf-8", "replace"))
+            return self.format.read_usage(read_file(self.usage_file, MAX_CONFIG_BYTES).decode("utf-8", "replace"))
         except OSError:                                    # it wrote none
             return None
 
@@ -7124,19 +7090,14 @@ class Watch:
         request, config = self.run_.request, self.run_.config
         timeout_s = config.timeout_s if request.timeout_s is None else request.timeout_s
         idle_s = config.idle_timeout_s if request.idle_timeout_s is None else request.idle_timeout_s
-        ends = [timeout_s or float("inf"), self.run_.time_left(),
-                SUMMARY_S if self.task.kind == "summary" else float("inf")]
-        return Limits(0 if min(ends) == float("inf") else max(min(ends), 0.001), idle_s, config.limit_grace_s)
+        most_s = SUMMARY_S if self.task.kind == "summary" else math.inf
+        return Limits(min(timeout_s or math.inf, most_s, self.run_.time_left()), idle_s or math.inf,
+                      config.limit_grace_s)
 
     def on_output(self, stream: str, data: bytes) -> None:
-        """Parse a piece of output."""
-        activity = None
-        for line in self.events_in(data) if self.has_events(stream) else ():
-            activity = self.feed(line) or activity
-        if activity:
-            self.run_.emit("activity", agent=self.agent.name, text=activity, tokens=self.draft.tokens_so_far())
-        if stream == "stdout" and not self.format.machine:
-            self.stream(data)
+        """Take in a piece of output."""
+        if stream == "stdout":
+            (self.parse if self.format.machine else self.stream)(data)
         much = len(data) > LIMIT_LOOK_BYTES                # whoever writes that much is at work
         self.recent = "" if much else (self.recent + data.decode("utf-8", "replace"))[-LIMIT_LOOK_BYTES:]
 
@@ -7144,18 +7105,16 @@ class Watch:
         """Whether what came last shows the agent sitting at its limit."""
         return sits_at_limit(self.agent, self.recent, self.task.prompt) is not None
 
-    def has_events(self, stream: str) -> bool:
-        """Whether a stream carries the events of a machine format."""
-        return self.format.machine and stream == "stdout"
-
-    def events_in(self, data: bytes) -> list[bytes]:
-        """The lines that a piece of output completes; where it has no brace, only the first can be an event."""
+    def parse(self, data: bytes) -> None:
+        """Parse the lines that a piece completes; where it has no brace, only the first can be an event."""
         lines = self.lines.feed(data)
-        return lines if b"{" in data else lines[:1]
+        told = list(filter(None, map(self.feed, lines if b"{" in data else lines[:1])))
+        if told:
+            self.run_.emit("activity", agent=self.agent.name, text=told[-1], tokens=self.draft.tokens_so_far())
 
-    def feed(self, line: bytes) -> str | None:
+    def feed(self, line: bytes | LongLine) -> str | None:
         """Parse one line, but for one that would take twenty times its length in memory."""
-        if len(line) > LONG_LINE_BYTES and has_many_values(line, MAX_VALUES):
+        if isinstance(line, bytes) and has_many_values(line, MAX_VALUES):
             self.run_.warn(f"{self.agent.name}: an output line of more than {MAX_VALUES:,} values was skipped")
             return None
         return feed_line(self.format, self.draft, line)
@@ -7182,10 +7141,10 @@ class Watch:
             warn(f"{name}: its output was too long; the middle of the answer is missing")
 
 
-def usage_folder(env: Mapping[str, str]) -> str | None:
-    """Where an agent writes its tokens; None where there is no room: they stay unknown then."""
+def new_usage_file(env: Mapping[str, str]) -> str | None:
+    """A file for an agent to write its tokens to; None where there is no room: they stay unknown then."""
     try:
-        return private_folder(env)
+        return os.path.join(private_folder(env), "usage.json")
     except OSError:
         return None
 
@@ -7196,7 +7155,7 @@ def has_many_values(line: bytes, most: int) -> bool:
     >>> has_many_values(b'{"a": [1, "2, 3, 4, 5"]}', 4), has_many_values(b'[1, 2, 3, 4, 5]', 4)
     (False, True)
     """
-    if sum(map(line.count, (b",", b":", b"[", b"{"))) <= most:
+    if len(line) <= most or sum(map(line.count, (b",", b":", b"[", b"{"))) <= most:
         return False
     parts = re.finditer(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[,:[{]', line)
     marks = (part for part in parts if line[part.start()] != ord('"'))
@@ -7250,8 +7209,7 @@ class Result:
 
 def make_world(env: Mapping[str, str], cwd: str, stop: Stop, emit: Callable[..., None] | None = None) -> World:
     """The surroundings of a run, from an environment and a working directory."""
-    return World(dict(env), home_of(env), cwd, None, time.time, stop,
-                 emit or (lambda _kind, /, **_fields: None))
+    return World(dict(env), home_of(env), cwd, time.time, stop, emit or (lambda _kind, /, **_fields: None))
 
 
 def run_alone(world: World, config: Config, request: Request, warnings: Sequence[str]) -> Result:
@@ -7659,29 +7617,26 @@ def read_readiness(world: World, agents: Sequence[Agent], *, ask: bool = True) -
 
 def _check_logins(world: World, agents: Sequence[Agent]) -> dict[str, bool | None]:
     """Ask them all at once; where a stop is requested, nothing is known of those that have not answered."""
-    from threading import Thread
     asked: dict[str, subprocess.Popen[bytes]] = {}
-    codes: dict[str, int | None] = {}
     for agent in agents:
         try:
             asked[agent.name] = start_helper(agent.login_check, cwd=world.cwd,
                                              env=agent_environment(world.env, agent, {}))
         except OSError:
             pass
-
-    def listen(name: str) -> None:
-        code = captured(asked[name], LOGIN_CHECK_S).code
-        codes[name] = code if world.stop.signal is None else None
-    threads = [Thread(target=listen, args=(name,)) for name in asked]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(JOIN_S)
-            late = [] if world.stop.signal is None else [one for one in asked.values() if one.returncode is None]
-            for process in late:
-                signal_group(process.pid, "SIGKILL")
+    give_up_at = time.monotonic() + LOGIN_CHECK_S
+    codes = {name: _code_of(process, give_up_at, world.stop) for name, process in asked.items()}
     return {agent.name: None if codes.get(agent.name) is None else codes[agent.name] == 0 for agent in agents}
+
+
+def _code_of(process: subprocess.Popen[bytes], give_up_at: float, stop: Stop) -> int | None:
+    """The exit status of a check; None for one that has not ended in time, or before a stop was requested."""
+    code = None
+    while code is None and stop.signal is None and time.monotonic() < give_up_at:
+        code = captured(process, JOIN_S, kill=False).code
+    if code is None:
+        captured(process, 0)
+    return code
 
 
 def _keep_readiness(path: str, entries: Mapping[str, Any]) -> None:
@@ -8088,8 +8043,7 @@ def run_share(team: Team, index: int, handed: Sequence[Handed], changes: Changes
     text, hidden = render_role_prompt(Brief(role, lead.request.prompt, team.roles, tuple(handed), changes, part.assets),
                                       lead.config.handoff_chars)
     request = request_for(role, lead.request, text, alone=len(team.roles) == 1)
-    left_s = lead.time_left()
-    request = replaced(request, deadline_s=0 if left_s == float("inf") else max(left_s, 0.001), wait_s=lead.wait_left_s)
+    request = replaced(request, deadline_s=max(lead.time_left(), 0.001), wait_s=lead.wait_left_s)
     one = Run(lead.world, config_for(lead.config, role), request, part)
     if hidden:
         one.warn(f"{hidden} secret{'' if hidden == 1 else 's'} masked in what earlier roles handed over")
@@ -8189,10 +8143,10 @@ class Given:
         return self.options[name]
 
 
-def print_json(item: Any) -> None:
-    """Print one JSON value; in pieces, as an answer may be large."""
+def print_json(item: Any, indent: int | None = 2) -> None:
+    """Print one JSON value, on one line without `indent`; in pieces, as an answer may be large."""
     small: list[str] = []
-    for piece in (*map(tame_json, json.JSONEncoder(indent=2).iterencode(item)), "\n"):
+    for piece in (*map(tame_json, json.JSONEncoder(indent=indent).iterencode(item)), "\n"):
         if len(piece) > OUT_CHARS:
             write_out("".join(small))
             write_out(piece)
@@ -8222,17 +8176,16 @@ def write_out(text: str) -> None:
         write_bytes(text[start:start + OUT_CHARS].encode("utf-8", "surrogateescape"), None)
 
 
-def write_bytes(whole: bytes, stop: Stop | None) -> bytes:
-    """Write to standard output, with `stop` only until a stop is due; returns what was not taken."""
+def write_bytes(whole: bytes, stop: Stop | None, up_at: float = math.inf) -> bytes:
+    """Write to standard output, with `stop` until a stop is requested or time is up; returns what was not taken."""
     data = memoryview(whole)
     while data:
-        if stop is not None and not stop.wait_writable(1):
+        if stop is not None and not stop.wait_writable(1, up_at):
             break
         try:
             data = data[os.write(1, data[:PIPE_BYTES] if stop else data):]
         except BlockingIOError:                            # somebody made it non-blocking
-            import select
-            select.select([], [1], [])
+            ready_of(None, writable=(1,))
         except BrokenPipeError:
             raise
         except OSError as err:
@@ -8299,7 +8252,7 @@ class Screen:
         self.on_terminal = os.isatty(1) and not given["json"] and not self.events
         self.streamed = False
         self.last = ""
-        self.unwritten = b""                               # what was not taken when a stop was due
+        self.unwritten = b""                               # what a reader too slow has not taken yet
         self.runner = runner_of(world.env)
         self.live = LiveLine(world, on=not self.quiet)
         self.at_work: dict[str, Work] = {}                 # by role, "" without one
@@ -8336,7 +8289,7 @@ class Screen:
         """Write to standard output while the run goes on; where that takes no more, the run is to stop."""
         data = text.encode("utf-8", "surrogateescape")
         try:
-            self.unwritten = write_bytes(self.unwritten + data, self.world.stop)
+            self.unwritten = write_bytes(self.unwritten + data, self.world.stop, self.world.stop.up_at())
         except (BrokenPipeError, OrchError):
             self.world.stop.request(Exit.PIPE - 128)
 
@@ -8352,17 +8305,12 @@ class Screen:
         self.put(terminal_text(text))
         self.streamed, self.last = True, text
 
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        self.live.close()
-
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
         write_bytes(self.unwritten, None)
         result = self.publish(result)
         if self.events:
-            event = {"type": "result", "at": render_time(self.world.now()), **result_json(result)}
-            write_out(tame_json(json.dumps(event)) + "\n")
+            print_json({"type": "result", "at": render_time(self.world.now()), **result_json(result)}, None)
         elif self.given["json"]:
             print_json(result_json(result))
         elif result.answer is not None:
@@ -8473,11 +8421,9 @@ def write_err(text: str, wait_s: float | None = None) -> None:
 
     With `wait_s`, nobody reading there is no reason to hang either: what finds no room in that time is dropped.
     """
-    import select
-    data, poll = text.encode("utf-8", "replace"), select.poll()
-    poll.register(2, select.POLLOUT)
+    data = text.encode("utf-8", "replace")
     try:
-        while data and (wait_s is None or poll.poll(wait_s * 1000)):
+        while data and (wait_s is None or ready_of(wait_s, writable=(2,))):
             data = data[os.write(2, data[:PIPE_BYTES]):]
     except OSError:
         pass
@@ -8497,12 +8443,12 @@ def terminal_width(fd: int = 2) -> int:
         return 80
 
 
-def look_of(world: World, fd: int = 1) -> Look:
-    """How text for people is to look where this descriptor leads."""
-    if not os.isatty(fd):
+def look_of(world: World) -> Look:
+    """How text for people is to look on standard output."""
+    if not os.isatty(1):
         return PLAIN
     plain = world.env.get("TERM", "dumb") == "dumb" or bool(world.env.get("NO_COLOR"))    # no-color.org
-    return Look(terminal_width(fd), not plain)
+    return Look(terminal_width(1), not plain)
 
 
 def default_signals() -> None:
@@ -8648,7 +8594,7 @@ def show_run(given: Given, screen: Screen, start: Callable[[], Result | int]) ->
             screen.publish(result)
             raise
     finally:
-        screen.close()
+        screen.live.close()
     default_signals()                                      # nothing is left to clean up, and writing may block
     notice = unread_notice(given)
     if notice:
@@ -8776,22 +8722,11 @@ def read_status(given: Given, world: World) -> dict[str, Any]:
     """What `orch status --json` prints."""
     config, state, now = load_config(given, world), load_state(world), world.now()
     agents = [_agent_status(agent, state, now, world) for agent in in_order(config)]
-    nobody: list[dict[str, Any]] = []
     running = [{k: r.get(k) for k in ("task_id", "agent", "model", "role", "at", "pid", "host", "prompt")}
-               for r in _told(lambda: read_running(world), nobody)
-               if r["alive"] is not False and r.get("kind") != "team"]
+               for r in read_running(world) if r["alive"] is not False and r.get("kind") != "team"]
     midnight = _midnight(now)
-    today = _told(lambda: summarise(read_ledger_since(world, midnight), "agent", midnight), summarise((), "agent", ""))
+    today = summarise(read_ledger_since(world, midnight), "agent", midnight)
     return {"agents": agents, "running": running, "today": today["total"]}
-
-
-def _told(read: Callable[[], T], otherwise: T) -> T:
-    """What a file says, or `otherwise` and one line about why it cannot be read."""
-    try:
-        return read()
-    except OSError as err:
-        write_err(f"orch: {printable(str(err.filename or ''))}: cannot be read: {printable(reason_of(err))}\n")
-        return otherwise
 
 
 def in_order(config: Config) -> list[Agent]:
@@ -8941,6 +8876,8 @@ def cmd_agents(given: Given, world: World) -> int:
     rows = [{**_agent_status(agent, state, now, world), "path": find_program(agent.command[0], world.env)}
             for agent in in_order(config)]
     checks = read_readiness(world, [config.agents[r["agent"]] for r in rows if r["path"]])
+    if world.stop.signal is not None:
+        return 128 + world.stop.signal
     for row in rows:
         agent = config.agents[row["agent"]]
         row["logged_in"] = checks.get(agent.name)
@@ -9049,6 +8986,8 @@ def cmd_init(given: Given, world: World) -> int:
         raise OrchError(refusal)
     here = [agent for agent in AGENTS if is_installed(world, agent)]
     logins = read_readiness(world, here)
+    if world.stop.signal is not None:
+        return 128 + world.stop.signal
     found = {agent.name: describe_found(agent, agent in here, logins.get(agent.name)) for agent in AGENTS}
     order = sorted((agent.name for agent in here), key=lambda name: (True, None, False).index(logins.get(name)))
     order = order or [*found]
@@ -9438,7 +9377,7 @@ class Wire:
                 return
             try:
                 rest = write_bytes(data, self.stop)
-                while rest and has_room(1, STUCK_S):
+                while rest and ready_of(STUCK_S, writable=(1,)):
                     rest = write_bytes(rest, self.stop)
                 self.closed = bool(rest)
             except BrokenPipeError:
@@ -9447,14 +9386,6 @@ class Wire:
                 self.closed, self.trouble = True, err
         if self.closed:
             self.stop.wake(Exit.PIPE - 128)                # `serve` tells the calls: it alone knows which are open
-
-
-def has_room(fd: int, wait_s: float) -> bool:
-    """Whether a descriptor takes data within this time."""
-    import select
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    return bool(poll.poll(wait_s * 1000))
 
 
 class Batch:
@@ -9640,7 +9571,7 @@ def folder_of(wanted: str | None, given: Given, world: World) -> str:
 
 def input_lines(stop: Stop) -> Iterator[bytes | LongLine]:
     """The lines of standard input, to its end or until a stop is requested; raises OrchError."""
-    incoming, data = Incoming(), b"-"
+    incoming, data = Lines(MOST_MESSAGE_BYTES), b"-"
     while data and stop.wait_input(0):
         try:
             data = os.read(0, 1 << 16)
@@ -9696,7 +9627,7 @@ class Server:
             self.wire.put(refusal(id_of_long(line), err))
         elif line.strip():
             try:
-                if len(line) > LONG_LINE_BYTES and has_many_values(line, MAX_VALUES):
+                if has_many_values(line, MAX_VALUES):
                     raise ProtocolError(INVALID_REQUEST, f"more than {MAX_VALUES:,} values")
                 given = parse_line(line)
                 batch = self.session is not None and self.session.revision in BATCH_REVISIONS
@@ -10122,7 +10053,7 @@ COMMANDS = (
         Option(("--all",), "clear every cooldown"), JSON, CONFIG_FILE),
         "list | set KEY DUR | clear KEY...", 100, "orch cooldown set NAME 2h"),
     Command("agents", "show which agents are installed and logged in, and what to do about the others", cmd_agents,
-            (JSON, CONFIG_FILE), example="orch agents"),
+            (JSON, CONFIG_FILE), example="orch agents", tidies_up=True),
     Command("explain", "say what orch would conclude from an agent's output, and why", cmd_explain, (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
@@ -10137,7 +10068,7 @@ COMMANDS = (
         Option(("--max",), "at most this long; default without end", "DUR", _wait_option), CONFIG_FILE),
         "[AGENT...]", 100, "orch wait --max 2h && orch \"go on\"", tidies_up=True),
     Command("init", "look at which agents are installed and logged in, and write a small config for them", cmd_init,
-            example="orch init"),
+            example="orch init", tidies_up=True),
     Command("config", "show the merged config and where each value comes from; check it; print its JSON Schema",
             cmd_config, (JSON, CONFIG_FILE), "[show | check | schema]", 1, "orch config check"),
     Command("mcp", "serve agents as tools to an MCP client, on standard input and output",

@@ -675,6 +675,21 @@ def test_client_that_reads_nothing_hangs_nothing(orch, client, fake):
     assert orch.leftovers() == {}
 
 
+@needs_proc
+def test_client_that_reads_late_gets_everything(orch, client, fake):
+    fake("claude", claude_ok("x" * 1_000_000))
+    read, write = os.pipe()
+    one = client(stdout=write)
+    os.close(write)
+    one.put({**PING, "method": "tools/call", "params": {"name": "orch_run", "arguments": {"prompt": "x"}, "_meta": MODERN}})
+    wait_until(lambda: orch.state().get("jobs"))
+    time.sleep(2.5)
+    with open(read, "rb") as file:
+        assert len(json.loads(file.readline())["result"]["content"][0]["text"]) == 1_000_000
+        one.put({**PING, "method": "tools/list", "params": {"_meta": MODERN}})
+        assert json.loads(file.readline())["id"] == PING["id"]
+
+
 def test_an_id_at_work_cannot_be_used_again_and_later_it_can(orch, client, fake):
     meet = MEET % (str(orch.base), str(orch.base), 2)
     fake("claude", claude_ok("first", run=meet), claude_ok("second"))

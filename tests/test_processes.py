@@ -227,6 +227,27 @@ def test_a_line_too_long_to_be_true_is_skipped(orch, fake):
     assert orch("hi").out == "42\n"
 
 
+def test_an_event_too_long_to_be_read_is_told(orch, fake):
+    event = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 9_000_000}]}})
+    fake("claude", claude_ok("42") | {"stdout": event + "\n" + claude_ok("42")["stdout"]})
+    value = orch("--json", "hi").json
+    assert value["answer"] == "42" and any("1 output line" in text and "8 MiB" in text for text in value["warnings"]), value["warnings"]
+
+
+def test_an_agent_that_cannot_be_watched_is_not_left_running(orch, monkeypatch):
+    import selectors
+
+    def refuse():
+        raise OSError(24, "Too many open files")
+    orch.configure({"agents": {"mine": {"command": ["sh", "-c", "sleep 60"]}}, "order": ["mine"]})
+    for name, value in orch.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(selectors, "DefaultSelector", refuse)
+    with pytest.raises(OSError, match="Too many"):
+        core.run("hi", cwd=str(orch.work))
+    wait_until(lambda: not orch.leftovers(), what="the agent's end")
+
+
 def test_a_flood_on_standard_error_does_not_block(orch, fake):
     fake("claude", claude_ok("42", run="put(2, b'noise\\n' * 2_000_000)"))
     assert orch("hi").out == "42\n"

@@ -567,6 +567,20 @@ def test_an_interrupt_does_not_wait_for_a_login_check(orch, fake):
     assert not (orch.home / "cache" / "readiness.json").exists(), "what was not answered is not remembered"
 
 
+@pytest.mark.parametrize("command", ["agents", "init"])
+def test_an_interrupted_command_leaves_no_login_check(orch, fake, command):
+    fake("codex")                                      # the built-in check is the fake's own
+    program = orch.base / "slow" / "codex"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexec sleep 19.5\n")
+    program.chmod(0o755)
+    process = orch.start(command, env={"PATH": f"{program.parent}:{orch.env['PATH']}"})
+    wait_until(lambda: any("sleep" in words for words in orch.leftovers().values()), what="the login check")
+    process.send_signal(signal.SIGINT)
+    assert (process.communicate(timeout=30)[0], process.returncode) == (b"", -signal.SIGINT)
+    assert orch.leftovers() == {} and not (orch.home / "config.json").exists()
+
+
 def test_a_login_check_is_believed_for_a_minute(orch, fake):
     orch.configure(ART)
     fake("codex", codex_ok(), codex_ok())

@@ -197,7 +197,7 @@ def outputs(rng: random.Random) -> None:
     ended = orch.Ended(code, 15 if code is None else None, rng.choice((None, None, "timeout", "silent", "limit", "aborted")),
                        out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     for pieces in ([out], _chunks(rng, out)):
-        draft, lines = orch.Draft(prompt), orch.Lines()
+        draft, lines = orch.Draft(prompt), orch.Lines(orch.LINE_BYTES)
         for piece in pieces:
             for line in lines.feed(piece):
                 orch.feed_line(fmt, draft, line)
