@@ -844,7 +844,7 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
 def _warnings(draft: Draft) -> tuple[str, ...]:
     counted = (
         (draft.cut, "the answer was cut: only its last 4 MiB are kept"),
-        (draft.skipped, f"{draft.skipped} output line{'s were' if draft.skipped > 1 else ' was'} over 8 MiB and skipped"),
+        (draft.skipped, f"{draft.skipped} output line{'s' if draft.skipped > 1 else ''} over 8 MiB skipped"),
         (draft.unkept_warnings, f"{draft.unkept_warnings} more warnings"),
     )
     return tuple(map(_sound, draft.warnings)) + tuple(text for some, text in counted if some)
