@@ -360,6 +360,8 @@ OF_WINDOW = r"(?P<window>primary|secondary)-$"
 MOVES = r"\x1b\[(?:(?P<blank>\d{0,4}C|(?!1?G)\d{1,4}G)|[\d;]{0,9}[ABEFGHf])"
 ESCAPES = (r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|"
            r"\x1b[PX^_][^\x1b\n]*(?:\x1b\\)?|\x1b[ -/]{0,8}[0-~]?")
+ESCAPE_BEGUN = r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b\n]*|[PX^_][^\x1b\n]*|[ -/]{0,8})\Z"
+MAX_ESCAPE = 4096                                          # a longer one is taken out up to here
 CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 TYPOGRAPHY = ("\u2018\u2019\u201a\u201b\u02bc\u201c\u201d\u201e\u201f\u2010\u2011\u2212"
               "\u00a0\u202f\u205f\u3000\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a")
@@ -4363,6 +4365,17 @@ def terminal_text(text: str) -> str:
     return re.sub(CONTROLS, "", re.sub(ESCAPES, "", text)) if re.search(CONTROLS, text) else text
 
 
+def split_escape(text: str) -> tuple[str, str]:
+    r"""Text for a terminal, and an escape sequence at its end that the next piece may go on with.
+
+    >>> split_escape("red\x1b[3"), split_escape("red\x1b[31m")
+    (('red', '\x1b[3'), ('red\x1b[31m', ''))
+    """
+    begun = re.search(ESCAPE_BEGUN, text[-MAX_ESCAPE:])
+    end = len(text) - len(begun[0]) if begun else len(text)
+    return text[:end], text[end:]
+
+
 def render_span(seconds: float) -> str:
     """A length of time in its two largest units.
 
@@ -8219,6 +8232,7 @@ class LiveLine:
     def draw(self) -> None:
         """Draw it anew, in one write."""
         if not self.on or not self.work:
+            self.erase()
             return
         self.drawn_at = time.monotonic()
         left_s = self.until - self.world.now() if self.until else None
@@ -8251,7 +8265,8 @@ class Screen:
         self.events = given["events"]
         self.on_terminal = os.isatty(1) and not given["json"] and not self.events
         self.streamed = False
-        self.last = ""
+        self.last = ""                                     # of what was streamed
+        self.begun = ""                                    # an escape sequence that has not all come yet
         self.unwritten = b""                               # what a reader too slow has not taken yet
         self.runner = runner_of(world.env)
         self.live = LiveLine(world, on=not self.quiet)
@@ -8264,7 +8279,7 @@ class Screen:
             self.print_event(event)
         role = event.get("role", "")
         if kind == "attempt_start":
-            self.streamed = False
+            self.streamed, self.last, self.begun = False, "", ""
         text = render_notice(event, self.world.now(), time.localtime, verbose=self.given["verbose"])
         if text:
             self.notice(text)
@@ -8301,9 +8316,11 @@ class Screen:
 
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
-        self.live.erase()
-        self.put(terminal_text(text))
-        self.streamed, self.last = True, text
+        self.live.show([])                                 # it would be drawn over an unfinished line
+        text, self.begun = split_escape(self.begun + text)
+        shown = terminal_text(text)
+        self.put(shown)
+        self.streamed, self.last = True, shown or self.last
 
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""

@@ -16,7 +16,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from conftest import claude_ok, read_terminal, wait_until
+from conftest import claude_ok, read_terminal, step, wait_until
 
 import orch as o
 
@@ -344,3 +344,32 @@ def test_an_interrupt_of_orch_wait_leaves_no_line(orch, fake, tmux):
     window.type("echo status $?")
     window.sees("status 130")
     assert not any("free in" in line for line in window.screen()), window.screen()
+
+
+# --- an answer as it comes ------------------------------------------------
+
+
+def streamed(orch, fake, run):
+    """What a terminal is sent while a text agent runs `run`, once the first word of the agent has come."""
+    orch.configure({"order": ["mine"], "agents": {"mine": {"command": ["mine"], "output": "text"}}})
+    fake("mine", step(run=run))
+    leader, follower = pty.openpty()
+    process = orch.start("hi", stdout=follower, stderr=follower, env={"TERM": "xterm"})
+    os.close(follower)
+    shown = read_terminal(leader).decode().replace("\r\n", "\n")
+    assert process.wait(timeout=20) == 0, shown
+    return "FIRST" + shown.partition("FIRST")[2]
+
+
+def test_the_live_line_leaves_alone_what_an_agent_has_written(orch, fake):
+    shown = streamed(orch, fake, "put(1, b'FIRST '); time.sleep(2.5); put(1, b'42\\n')")
+    assert shown == "FIRST 42\n"
+
+
+@pytest.mark.parametrize("pieces", [
+    (b"FIRST\x1b", b"[31mred\x1b[0m"), (b"FIRST\x1b[3", b"1mred"), (b"FIRST\x1b]0;title", b" of it\x07red"),
+    (b"FIRST\x1b]0;title\x1b", b"\\red"), (b"FIRST\x1bPdata", b" and\x07 more\x1b\\red"), (b"FIRST\x1b(", b"Bred"),
+    (b"FIRST", b"red\x1b[3")])
+def test_an_escape_sequence_in_two_pieces_leaves_nothing_behind(orch, fake, pieces):
+    shown = streamed(orch, fake, "".join(f"put(1, {piece!r}); time.sleep(0.3)\n" for piece in pieces))
+    assert shown == "FIRSTred\n"
