@@ -7058,12 +7058,14 @@ class Watch:
             model=task.candidate.model, prompt_chars=len(task.prompt)))
         try:
             launch, limits = self.launch(), self.limits()
-            process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
-                            env=self.environment(), stdin=launch.stdin is not None)
+            argv = [to_utf8(part) for part in launch.argv]
+            stdin = None if launch.stdin is None else to_utf8(launch.stdin)
+            process = spawn(argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
+                            env=self.environment(), stdin=stdin is not None)
         except (OSError, ValueError) as err:
             return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
         child = Child(process, self.attempt_id, limits, world.stop, self)
-        ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
+        ended = child.run(stdin)
         self.after(child)
         return ended, finish(self.format, self.draft, ended)
 
@@ -7152,6 +7154,11 @@ class Watch:
             warn(f"{name} left running: process {', '.join(map(str, left[:5]))}{', ...' if left[5:] else ''}")
         if not self.format.machine and child.kept["stdout"].cut:
             warn(f"{name}: its output was too long; the middle of the answer is missing")
+
+
+def to_utf8(text: str) -> bytes:
+    """Text for an agent: they all read UTF-8, whatever the locale. Bytes that are none stay as they came."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def new_usage_file(env: Mapping[str, str]) -> str | None:
@@ -8654,14 +8661,14 @@ def read_prompt(given: Given, screen: Screen) -> str:
     """The prompt: the words, and standard input where that was asked for."""
     words = " ".join(given.words)
     if given.stdin:
-        piped = os.fsdecode(read_all(0, screen.world.stop))
+        piped = read_all(0, screen.world.stop).decode("utf-8", "surrogateescape")
         return f"{words}\n\n{piped}" if words else piped
     if not given["print"] or not is_pipe_or_file(0):
         return words
     if not screen.world.stop.wait_readable(0, 3):
         screen.notice("standard input stayed silent for 3 s; going on without it")
         return words
-    piped = os.fsdecode(read_all(0, screen.world.stop))
+    piped = read_all(0, screen.world.stop).decode("utf-8", "surrogateescape")
     return f"{words}\n{piped}" if words and piped else words or piped
 
 
@@ -10195,6 +10202,7 @@ def read_line(argv: Sequence[str]) -> Given | str:
         extra = printable(words[command.most_words] if len(words) > command.most_words else "-", 60)
         raise OrchError(f'orch {command.name} takes no "{extra}"; for a prompt that begins with "{command.name}" use: '
                         f"orch run {command.name} ...")
+    words = tuple(os.fsencode(word).decode("utf-8", "surrogateescape") for word in words)    # not by the locale
     return Given(command.name, _parse_options(command, line.options), words, line.stdin)
 
 

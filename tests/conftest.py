@@ -347,7 +347,7 @@ class Fakes:
     def __call__(self, name, *steps):
         path = self.agents / name
         if not path.exists():
-            path.write_text(f"#!{self.python} -IS\n{AGENT}")
+            path.write_text(f"#!{self.python} -ISXutf8\n{AGENT}")
             path.chmod(0o755)
         for one in steps:
             self.count += 1

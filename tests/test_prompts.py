@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
-from conftest import claude_ok, codex_ok, one_line_error
+from conftest import claude_failed, claude_ok, codex_ok, one_line_error
+
+import orch as o
 
 HOSTILE = {
     "help": b"--help",
@@ -192,9 +195,51 @@ def test_the_c_locale_changes_no_byte(orch, fake):
     assert fake.call.prompt == "ünï 🎉".encode()
 
 
+@pytest.fixture(params=["built", "source"])
+def latin(orch, request):
+    """`orch` in a locale that is not UTF-8: the program as built, or its source under a Python that follows the locale."""
+    locales = orch.base / "locales"
+    locales.mkdir()
+    made = shutil.which("localedef") and subprocess.run(
+        ["localedef", "-c", "-i", "de_DE", "-f", "ISO-8859-1", locales / "de_DE.ISO-8859-1"], check=False,
+        stderr=subprocess.DEVNULL).returncode <= 1
+    if not made:
+        pytest.skip("needs localedef and its sources")
+    orch.env.update(LOCPATH=str(locales), LC_ALL="de_DE.ISO-8859-1")
+    if request.param == "source":
+        orch.program = orch.base / "source"
+        orch.program.write_text(f"#!/bin/sh\nexec python3 '{o.__file__}' \"$@\"\n")
+        orch.program.chmod(0o755)
+    return orch
+
+
+def test_a_locale_that_is_not_utf_8_changes_no_byte(latin, fake):
+    prompt = b"caf\xe9 " + "日本 é".encode()
+    fake("claude", claude_failed("日本 →", error="rate_limit", status=529))
+    fake("codex", codex_ok("ünï 🎉"))
+    (latin.work / "ünï").mkdir()
+    result = latin("-C", "ünï", prompt)
+    assert (result.code, result.out) == (0, "ünï 🎉\n"), result
+    assert fake.calls[0].cwd == str(latin.work / "ünï") and fake.calls[0].prompt == prompt and prompt in fake.calls[1].prompt and "日本 →".encode() in fake.calls[1].prompt
+
+
+def test_a_long_prompt_in_such_a_locale_goes_through_standard_input_as_it_is(latin, fake):
+    prompt = ("日本 é" * 20_000).encode() + b" caf\xe9"
+    fake("claude", claude_ok("42"))
+    result = latin("ü →".encode(), "-", input=prompt)
+    assert (result.code, result.out) == (0, "42\n"), result
+    assert fake.call.stdin == "ü →\n\n".encode() + prompt
+
+
+def test_a_program_in_such_a_locale_gives_its_prompt_as_utf_8(latin, fake):
+    fake("claude", claude_ok("42"), claude_ok("42"))
+    assert in_python(latin, "orch.run('\\u65e5').answer, orch.run('\\u65e5' * 50_000).answer") == "42 42\n"
+    assert [call.prompt for call in fake.calls] == ["日".encode(), "日".encode() * 50_000]
+
+
 def in_python(orch, call):
     """What `print(call)` prints in a program that imports orch; an exception is printed as its class."""
-    code = (f"import sys; sys.path.insert(0, {str(orch.program.parent.parent)!r}); import orch\n"
+    code = (f"import sys; sys.path.insert(0, {os.path.dirname(o.__file__)!r}); import orch\n"
             f"try: print({call})\nexcept Exception as err: print(type(err).__name__)\n")
     return subprocess.run([sys.executable, "-c", code], env=orch.env, cwd=orch.work, capture_output=True, text=True,
                           check=True, timeout=30).stdout

@@ -3,13 +3,14 @@
 
 The file is a few lines of shell followed by a zip:
 
-    #!/bin/sh ...              starts `python3 -IS`, which reads __main__.py at a known offset
+    #!/bin/sh ...              starts `python3 -IS -X utf8`, which reads __main__.py at a known offset
     orch.py                    the source: for tracebacks, and for a Python that was not there at build time
     cpython-39/orch.pyc ...    the code compiled by each supported Python found at build time
     __main__.py                picks the code by the magic number of the running Python
 
 Why not simply `exec python3 -IS "$0"`: running a zip imports runpy, pkgutil and zipimport first,
 which costs 4 to 8 ms of about 30. Nothing is compressed: zlib costs more than the bytes.
+`-X utf8`: agents, git and orch's own files speak UTF-8, and file names are bytes, whatever the locale says.
 It stays a real zip, so `python3 FILE` and `python3 -m zipfile -l FILE` work as well.
 
 The same source and the same Pythons give the same bytes.
@@ -33,7 +34,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)    # the earliest time that a zip can hold
 HEADER = """\
 #!/bin/sh
 command -v python3 >/dev/null || { echo "orch: python3 (3.9 or newer) is not in PATH" >&2; exit 2; }
-exec python3 -IS -c 'import sys, _signal as s; s.getsignal(2) is s.default_int_handler and s.signal(2, s.SIG_DFL); del sys.argv[0]; f = open(sys.argv[0], "rb"); f.seek(%10d); code = f.read(%5d); f.close(); exec(code)' "$0" "$@"
+exec python3 -IS -X utf8 -c 'import sys, _signal as s; s.getsignal(2) is s.default_int_handler and s.signal(2, s.SIG_DFL); del sys.argv[0]; f = open(sys.argv[0], "rb"); f.seek(%10d); code = f.read(%5d); f.close(); exec(code)' "$0" "$@"
 """
 
 # Must parse under any Python, 2 included, to say in one sentence why it cannot run there.
