@@ -5171,9 +5171,9 @@ def signal_group(group: int, name: str) -> None:
         pass
 
 
-def ready_of(seconds: float | None, *, readable: Iterable[int | None] = (), writable: Iterable[int | None] = (),
+def ready_of(seconds: float, *, readable: Iterable[int | None] = (), writable: Iterable[int | None] = (),
              closing: Iterable[int | None] = ()) -> set[int]:
-    """Wait for one of these descriptors, for so long or without end (None); returns those that are ready.
+    """Wait for one of these descriptors, for so long or without end (infinite); returns those that are ready.
 
     `closing` are watched for errors and hang-ups alone. Unlike `select`, `poll` takes any descriptor.
     """
@@ -5183,7 +5183,7 @@ def ready_of(seconds: float | None, *, readable: Iterable[int | None] = (), writ
         for fd in watched:
             if fd is not None:
                 poll.register(fd, events)
-    return {fd for fd, _ in poll.poll(None if seconds is None else math.ceil(max(seconds, 0) * 1000))}
+    return {fd for fd, _ in poll.poll(None if seconds == math.inf else math.ceil(max(seconds, 0) * 1000))}
 
 
 class Stop:
@@ -5243,25 +5243,19 @@ class Stop:
 
     def wait_writable(self, fd: int, up_at: float = math.inf) -> bool:
         """Wait until a descriptor takes data; False when a stop is requested or time is up first and it takes none."""
-        return fd in self._ready(fd, None if up_at == math.inf else up_at - self.clock(), writable=True)
+        return fd in self._ready(fd, up_at - self.clock(), writable=True)
 
     def up_at(self) -> float:
         """When the first agent at work has to be stopped, on this clock; with none at work nothing is to be held up."""
         return min(self.groups.values(), default=-math.inf)
 
-    def wait_readable(self, fd: int, seconds: float | None) -> bool:
-        """Wait until a descriptor has data or is at its end; False when time is up or a stop is requested."""
-        return self.signal is None and fd in self._ready(fd, seconds)
-
-    def wait_input(self, fd: int) -> bool:
-        """Wait until a descriptor has data or is at its end; False when a stop is requested or nobody listens."""
-        ready = ready_of(None, readable=(self.fd, fd), closing=(self.listener_fd,))
-        if self.listener_fd in ready:
-            self.request(Exit.PIPE - 128)
+    def wait_readable(self, fd: int, seconds: float = math.inf) -> bool:
+        """Wait until a descriptor has data or is at its end; False when time is up, or a stop is requested."""
+        ready = self._ready(fd, seconds)
         return self.signal is None and fd in ready
 
     def wait(self, seconds: float) -> bool:
-        """Sleep; return early with True when a stop is requested."""
+        """Sleep; return early with True when a stop is requested, or nobody listens any more."""
         ends_at = time.monotonic() + seconds
         while self.signal is None:
             left_s = ends_at - time.monotonic()
@@ -5276,10 +5270,18 @@ class Stop:
         """Whether standard output is a pipe or a socket whose other end is closed."""
         return bool(ready_of(0, closing=(self.listener_fd,)))
 
-    def _ready(self, fd: int, seconds: float | None, *, writable: bool = False) -> set[int]:
-        """Which of `fd` and the wake-up pipe is ready; once a stop is requested, without waiting."""
+    def _ready(self, fd: int, seconds: float, *, writable: bool = False) -> set[int]:
+        """Which of `fd` and the wake-up pipe is ready; once a stop is requested, without waiting.
+
+        Whoever waits for anything but standard output itself stops where nobody listens there any more.
+        """
         wait_s = 0 if self.signal is not None and fd != self.fd else seconds
-        return ready_of(wait_s, readable=(self.fd, None if writable else fd), writable=(fd if writable else None,))
+        listener = None if writable else self.listener_fd
+        ready = ready_of(wait_s, readable=(self.fd, None if writable else fd), writable=(fd if writable else None,),
+                         closing=(listener,))
+        if listener in ready:
+            self.request(Exit.PIPE - 128)
+        return ready
 
     def close(self) -> None:
         """Give the pipe back."""
@@ -8205,7 +8207,7 @@ def write_bytes(whole: bytes, stop: Stop | None, up_at: float = math.inf) -> byt
         try:
             data = data[os.write(1, data[:PIPE_BYTES] if stop else data):]
         except BlockingIOError:                            # somebody made it non-blocking
-            ready_of(None, writable=(1,))
+            ready_of(math.inf, writable=(1,))
         except BrokenPipeError:
             raise
         except OSError as err:
@@ -8589,10 +8591,10 @@ STOPPED_WHY = ("timeout", "silent", "limit", "aborted")    # what `Ended.stopped
 
 def cmd_run(given: Given, world: World) -> int:
     """Run a prompt."""
-    screen = Screen(given, world)
+    screen, reading = Screen(given, world), Reading(given, world)
 
     def start() -> Result | int:
-        request = request_of(given, read_prompt(given, screen))
+        request = replaced(request_of(given, read_prompt(given, screen, reading)), deadline_s=reading.deadline_s())
         capped = screen.runner is not None and request.wait_s > WAIT_CAP_S
         if capped:
             screen.notice(WAIT_CAPPED)
@@ -8629,7 +8631,7 @@ def show_run(given: Given, screen: Screen, start: Callable[[], Result | int]) ->
 
 def no_run(code: Exit, why: str, world: World) -> Result:
     """The result where nothing was run."""
-    return Result(status_of(code), None, None, None, why, None, int(code), None, path_text(world.cwd),
+    return Result(status_of(code), None, None, None, why, _CLASS_OF.get(code), int(code), None, path_text(world.cwd),
                   {"agent": None, "reason": None, "rule": None}, None)
 
 
@@ -8657,30 +8659,65 @@ def auto_wish(given: Given) -> bool | None:
     return True if given["auto"] else False if given["no_auto"] else None
 
 
-def read_prompt(given: Given, screen: Screen) -> str:
+def read_prompt(given: Given, screen: Screen, reading: Reading) -> str:
     """The prompt: the words, and standard input where that was asked for."""
     words = " ".join(given.words)
     if given.stdin:
-        piped = read_all(0, screen.world.stop).decode("utf-8", "surrogateescape")
+        piped = reading.read_all()
         return f"{words}\n\n{piped}" if words else piped
     if not given["print"] or not is_pipe_or_file(0):
         return words
-    if not screen.world.stop.wait_readable(0, 3):
-        screen.notice("standard input stayed silent for 3 s; going on without it")
+    if not reading.wait(SILENT_S):
+        if screen.world.stop.signal is None:
+            screen.notice(f"standard input stayed silent for {SILENT_S} s; going on without it")
         return words
-    piped = read_all(0, screen.world.stop).decode("utf-8", "surrogateescape")
+    piped = reading.read_all()
     return f"{words}\n{piped}" if words and piped else words or piped
 
 
-def read_all(fd: int, stop: Stop) -> bytes:
-    """Everything up to end-of-file, or to a request to stop."""
-    parts = []
-    while stop.wait_readable(fd, None):
-        part = os.read(fd, 1 << 20)
-        if not part:
-            break
-        parts.append(part)
-    return b"".join(parts)
+SILENT_S = 3                                               # -p gives up on a standard input that says nothing
+
+
+class Reading:
+    """Standard input as it is read for the prompt: what that takes counts against the deadline."""
+
+    def __init__(self, given: Given, world: World) -> None:
+        self.given, self.world = given, world
+        self.began_at = world.stop.clock()
+        self.up_at = None if given["deadline"] is None else self.began_at + (given["deadline"] or math.inf)
+
+    def deadline_s(self) -> float | None:
+        """What is left until the deadline; None: as the config says."""
+        return None if self.up_at is None else max(self.up_at - self.world.stop.clock(), 0.001)
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Wait for data, or the end; False when none comes for so long, or a stop is requested."""
+        stop = self.world.stop
+        soon = stop.clock() < self.began_at + TICK_S
+        if self.up_at is None and not (soon and stop.wait_readable(0, 0)):     # while there is time to read the config
+            limit_s = config_of(read_config_layers(self.world, self.given["config"])[0]).deadline_s
+            self.up_at = self.began_at + (limit_s or math.inf)
+        left_s = math.inf if self.up_at is None else self.up_at - stop.clock()
+        if stop.wait_readable(0, min(seconds, left_s)) and left_s > 0:
+            return True
+        if left_s <= seconds and stop.signal is None:
+            raise OrchError("the deadline has passed before the end of standard input", Exit.TIMEOUT)
+        return False
+
+    def read_all(self) -> str:
+        """Everything up to end-of-file, or to a request to stop."""
+        parts = []
+        while self.wait():
+            try:
+                part = os.read(0, 1 << 20)
+            except BlockingIOError:                        # somebody who shares it was quicker
+                continue
+            except OSError as err:
+                raise OrchError(f"standard input: cannot be read: {reason_of(err)}") from err
+            if not part:
+                break
+            parts.append(part)
+        return b"".join(parts).decode("utf-8", "surrogateescape")
 
 
 def is_pipe_or_file(fd: int) -> bool:
@@ -9596,7 +9633,7 @@ def folder_of(wanted: str | None, given: Given, world: World) -> str:
 def input_lines(stop: Stop) -> Iterator[bytes | LongLine]:
     """The lines of standard input, to its end or until a stop is requested; raises OrchError."""
     incoming, data = Lines(MOST_MESSAGE_BYTES), b"-"
-    while data and stop.wait_input(0):
+    while data and stop.wait_readable(0):
         try:
             data = os.read(0, 1 << 16)
         except BlockingIOError:                            # somebody made it non-blocking

@@ -394,3 +394,63 @@ def test_data_in_a_fifo_that_is_open_both_ways_is_no_closed_standard_output(orch
         assert os.read(both_ways, 100) == b"something unread, 42\n"
     finally:
         os.close(both_ways)
+
+
+@pytest.mark.parametrize("arguments", [["--wait", "1m", "hi"], ["-"], ["-p", "hi"], ["wait"]])
+def test_a_closed_standard_output_ends_waiting_too(orch, fake, arguments):
+    fake("claude")
+    orch.configure({"order": ["claude"]})
+    assert orch("cooldown", "set", "claude", "8s").code == 0
+    began = time.monotonic()
+    process = orch.start(*arguments, stdin=subprocess.PIPE)
+    time.sleep(0.7)
+    process.stdout.close()
+    told = process.stderr.read().decode()
+    assert (process.wait(timeout=20), fake.calls) == (-signal.SIGPIPE, []), told
+    assert time.monotonic() - began < 3 and "silent" not in told
+
+
+@pytest.mark.parametrize("how", ["option", "config"])
+@pytest.mark.parametrize("arguments", [["-", "hi"], ["-p", "hi"]])
+@pytest.mark.parametrize("said", [b"", b"a"])
+def test_a_deadline_holds_for_reading_the_prompt(orch, fake, how, arguments, said):
+    fake("claude")
+    if how == "config":
+        orch.configure({"deadline": 1})
+    began = time.monotonic()
+    process = orch.start("--json", *(["--deadline", "1s"] if how == "option" else []), *arguments, stdin=subprocess.PIPE)
+    process.stdin.write(said)
+    process.stdin.flush()
+    result = json.loads(process.stdout.read())
+    assert time.monotonic() - began < 2.9
+    assert (process.wait(timeout=20), result["exit_code"], result["status"], result["error_class"]) == (124, 124, "failed", "timeout")
+    assert "standard input" in result["error"] and fake.calls == []
+
+
+@pytest.mark.parametrize("how", ["option", "config"])
+def test_what_reading_the_prompt_took_is_gone_from_the_deadline(orch, fake, how):
+    fake("claude", step(run=SLEEP))
+    if how == "config":
+        orch.configure({"deadline": 2})
+    process = orch.start(*(["--deadline", "2s"] if how == "option" else []), "-", stdin=subprocess.PIPE)
+    time.sleep(1.5)
+    began = time.monotonic()
+    process.communicate(b"hi", timeout=20)
+    assert process.returncode == 124 and time.monotonic() - began < 1.7
+
+
+def test_a_flood_on_standard_input_ends_at_the_deadline(orch, fake):
+    fake("claude")
+    with subprocess.Popen(["sh", "-c", "while :; do echo x; sleep 0.01; done"], stdout=subprocess.PIPE) as flood:
+        result = orch("--deadline", "1s", "-", stdin=flood.stdout)
+        flood.kill()
+    assert result.code == 124 and len(result.notices) == 1, result
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["-p", "hi"]])
+def test_a_standard_input_that_cannot_be_read_is_told(orch, fake, arguments):
+    fake("claude")
+    with open(orch.work / "out", "w") as out:
+        result = orch("--json", *arguments, stdin=out)
+    assert (result.code, result.json["status"]) == (2, "rejected"), result
+    assert result.json["error"].startswith("standard input: cannot be read: ") and len(result.notices) == 1
