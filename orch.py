@@ -5928,7 +5928,9 @@ class Child:
         finally:
             del self.stop.groups[self.process.pid]
             if self.process.poll() is None:                # an exception, or a process that will not die
-                signal_all(family(self.marker, self.process.pid, {}), "SIGKILL")
+                left = family(self.marker, self.process.pid, {})
+                signal_group(self.process.pid, "SIGKILL")  # at one stroke, whoever of them is just forking
+                signal_all(left, "SIGKILL")
             self._close()
         code = self.process.returncode
         return Ended(exit_code=code if code is not None and code >= 0 else None,
