@@ -5928,9 +5928,7 @@ class Child:
         finally:
             del self.stop.groups[self.process.pid]
             if self.process.poll() is None:                # an exception, or a process that will not die
-                left = family(self.marker, self.process.pid, {})
-                signal_group(self.process.pid, "SIGKILL")  # at one stroke, whoever of them is just forking
-                signal_all(left, "SIGKILL")
+                _kill(self.marker, self.process.pid)
             self._close()
         code = self.process.returncode
         return Ended(exit_code=code if code is not None and code >= 0 else None,
@@ -6043,6 +6041,13 @@ class Child:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None and not pipe.closed:
                 pipe.close()
+
+
+def _kill(marker: str, root: int) -> None:
+    """Kill all of an attempt, its group at one stroke: one of them may be just forking."""
+    left = family(marker, root, {})
+    signal_group(root, "SIGKILL")
+    signal_all(left, "SIGKILL")
 
 
 def _take_rest(read: Callable[[], bool]) -> None:
@@ -8202,19 +8207,33 @@ def write_out(text: str) -> None:
 
 def write_bytes(whole: bytes, stop: Stop | None, up_at: float = math.inf) -> bytes:
     """Write to standard output, with `stop` until a stop is requested or time is up; returns what was not taken."""
-    data = memoryview(whole)
+    data, fd = memoryview(whole), never_blocking(1) if stop else 1
     while data:
-        if stop is not None and not stop.wait_writable(1, up_at):
+        if stop is not None and not stop.wait_writable(fd, up_at):
             break
         try:
-            data = data[os.write(1, data[:PIPE_BYTES] if stop else data):]
-        except BlockingIOError:                            # somebody made it non-blocking
-            ready_of(math.inf, writable=(1,))
+            data = data[os.write(fd, data[:PIPE_BYTES] if stop else data):]
+        except BlockingIOError:                            # for a terminal, ready is what has room for half a line end
+            ready_of(LOOK_S, writable=(fd,))
+            time.sleep(0.001)
         except BrokenPipeError:
             raise
         except OSError as err:
             raise OrchError(f"standard output: {reason_of(err)}; the answer is lost", Exit.FAILED) from err
     return bytes(data)
+
+
+@functools.cache
+def never_blocking(fd: int) -> int:
+    """The terminal on a descriptor, opened anew so that a write takes what there is room for; else the descriptor.
+
+    A terminal that is ready for one byte would let a write of more sleep in the kernel, where no stop reaches it. To
+    make the descriptor itself non-blocking would be seen by all who share it, the shell too.
+    """
+    try:
+        return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:                                        # no terminal, or somebody else's
+        return fd
 
 
 class LiveLine:
@@ -8449,10 +8468,10 @@ def write_err(text: str, wait_s: float | None = None) -> None:
 
     With `wait_s`, nobody reading there is no reason to hang either: what finds no room in that time is dropped.
     """
-    data = text.encode("utf-8", "replace")
+    data, fd = text.encode("utf-8", "replace"), 2 if wait_s is None else never_blocking(2)
     try:
-        while data and (wait_s is None or ready_of(wait_s, writable=(2,))):
-            data = data[os.write(2, data[:PIPE_BYTES]):]
+        while data and (wait_s is None or ready_of(wait_s, writable=(fd,))):
+            data = data[os.write(fd, data[:PIPE_BYTES]):]
     except OSError:
         pass
 

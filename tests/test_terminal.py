@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -373,3 +374,37 @@ def test_the_live_line_leaves_alone_what_an_agent_has_written(orch, fake):
 def test_an_escape_sequence_in_two_pieces_leaves_nothing_behind(orch, fake, pieces):
     shown = streamed(orch, fake, "".join(f"put(1, {piece!r}); time.sleep(0.3)\n" for piece in pieces))
     assert shown == "FIRSTred\n"
+
+
+@pytest.fixture
+def frozen(orch, fake):
+    """Start orch on a terminal that nobody reads, with a text agent that never ends its answer."""
+    orch.configure({"order": ["mine"], "agents": {"mine": {"command": ["mine"], "output": "text"}}})
+    fake("mine", step(run="while True: put(1, b'x' * 500 + b'\\n'); time.sleep(0.0005)"))
+    leader, follower = pty.openpty()
+
+    def start(*args):
+        return orch.start(*args, "hi", stdout=follower, stderr=follower, env={"TERM": "xterm"})
+    yield start
+    os.close(leader)
+    os.close(follower)
+
+
+@pytest.mark.parametrize("options", [[], ["--events"], ["-v"]])
+def test_a_time_limit_holds_on_a_terminal_that_nobody_reads(orch, frozen, options):
+    process = frozen("-t", "2", *options)
+    wait_until(lambda: orch.state().get("jobs"), timeout=20, what="the end of the run")
+    assert [line["error_class"] for line in orch.ledger()] == ["timeout"]
+    process.terminate()                                    # it would tell the rest
+    assert process.wait(timeout=20) in (-signal.SIGTERM, 124)
+
+
+def test_one_signal_stops_a_run_on_a_terminal_that_nobody_reads(orch, frozen, fake):
+    process = frozen()
+    wait_until(lambda: fake.calls, what="the agent's start")
+    time.sleep(2)
+    process.terminate()
+    wait_until(lambda: orch.state().get("jobs"), timeout=20, what="the end of the run")
+    assert [line["outcome"] for line in orch.ledger()] == ["aborted"]
+    process.terminate()
+    assert process.wait(timeout=20) == -signal.SIGTERM
