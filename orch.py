@@ -5785,6 +5785,24 @@ def find_checkout(folder: str) -> str | None:
     return folder
 
 
+REMOVED = os.devnull + "/removed"                          # stands for a working directory that is no more
+
+
+def working_directory(wanted: str | os.PathLike[str] | None) -> str:
+    """The path of the directory to work in, without links; of one that has been removed a path that cannot be."""
+    try:
+        return os.path.realpath(wanted or os.getcwd())
+    except FileNotFoundError:                              # a command that needs no directory can do without
+        return REMOVED
+
+
+def no_directory(path: str) -> str:
+    """What to say where the working directory is not there."""
+    if path == REMOVED:
+        return "the current directory has been removed; change to one that exists"
+    return f"{path}: no such directory; check --cd"
+
+
 def path_text(path: str) -> str:
     """A path or an argument as JSON can hold it: as it is, but for bytes that are no UTF-8, and half characters."""
     try:
@@ -7220,7 +7238,7 @@ class Result:
     error_class: str | None
     exit_code: int
     task_id: str | None
-    cwd: str
+    cwd: str | None                                        # None: it has been removed
     route: Mapping[str, Any]
     context: str | None
     attempts: tuple[Attempt, ...] = ()
@@ -7274,7 +7292,7 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
         raise OrchError("the prompt holds half a character (a lone surrogate), which no program can be given; "
                         "take it out") from err
     if not os.path.isdir(world.cwd) or not os.access(world.cwd, os.X_OK):
-        raise OrchError(f"{world.cwd}: no such directory; check --cd" if not os.path.isdir(world.cwd)
+        raise OrchError(no_directory(world.cwd) if not os.path.isdir(world.cwd)
                         else f"{world.cwd}: you may not enter this directory; see its permissions")
     layers, warnings = read_config_layers(world, config_file)
     config = config_of(layers)
@@ -7865,8 +7883,8 @@ class Share:
     extra: tuple[Attempt, ...] = ()
 
 
-def run(prompt: str, *, cwd: str | None = None, config_file: str | None = None, changes_wanted: bool = True,
-        **wishes: Any) -> Result:
+def run(prompt: str, *, cwd: str | os.PathLike[str] | None = None, config_file: str | os.PathLike[str] | None = None,
+        changes_wanted: bool = True, **wishes: Any) -> Result:
     """Run a prompt on the best available agent, as `orch PROMPT` does, and return the result.
 
     `wishes` are the other fields of Request: agent, model, effort, context, complexity, access, timeout_s,
@@ -7874,12 +7892,39 @@ def run(prompt: str, *, cwd: str | None = None, config_file: str | None = None, 
     no signal handler, and may be called from several threads. Raises OrchError for what is refused before anything
     starts.
     """
+    import signal
+    request = of_right_types(Request(prompt, changes_wanted=changes_wanted, **wishes))
+    for name, path in (("cwd", cwd), ("config_file", config_file)):
+        if not isinstance(path, (str, os.PathLike, type(None))):
+            raise OrchError(f"{name}: expected a path, not {printable(repr(path), 60)}")
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        raise OrchError("this process ignores SIGCHLD, and so loses the exit statuses of agents; set it to SIG_DFL")
     stop = Stop()
     try:
-        world = make_world(os.environ, os.path.abspath(cwd or os.getcwd()), stop)
-        return run_request(world, Request(prompt, changes_wanted=changes_wanted, **wishes), config_file)
+        world = make_world(os.environ, working_directory(cwd), stop)
+        return run_request(world, request, None if config_file is None else os.fspath(config_file))
     finally:
         stop.close()
+
+
+def of_right_types(request: Request) -> Request:
+    """A request as a program made it, checked, with its roles as a tuple; raises OrchError for a wrong type.
+
+    Later, something would have been noted or even started by the time that it shows.
+    """
+    kinds: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+        "str": ("a text", lambda item: isinstance(item, str)),
+        "float": ("a number of seconds", lambda item: type(item) in (int, float) and item >= 0),
+        "bool": ("True or False", lambda item: isinstance(item, bool)),
+        "tuple[str, ...]": ("a list of names", lambda item: isinstance(item, (tuple, list))
+                            and all(isinstance(name, str) for name in item))}
+    for field, annotation in Request.__annotations__.items():
+        kind, _, optional = annotation.partition(" | ")
+        expected, is_right = kinds[kind]
+        item = getattr(request, field)
+        if not (is_right(item) or (optional and item is None)):
+            raise OrchError(f"{field}: expected {expected}, not {printable(repr(item), 60)}")
+    return replaced(request, roles=tuple(request.roles))
 
 
 def run_request(world: World, request: Request, config_file: str | None) -> Result:
@@ -8652,7 +8697,8 @@ def show_run(given: Given, screen: Screen, start: Callable[[], Result | int]) ->
 
 def no_run(code: Exit, why: str, world: World) -> Result:
     """The result where nothing was run."""
-    return Result(status_of(code), None, None, None, why, _CLASS_OF.get(code), int(code), None, path_text(world.cwd),
+    cwd = None if world.cwd == REMOVED else path_text(world.cwd)
+    return Result(status_of(code), None, None, None, why, _CLASS_OF.get(code), int(code), None, cwd,
                   {"agent": None, "reason": None, "rule": None}, None)
 
 
@@ -9434,7 +9480,7 @@ TOOL_TEXTS = {                                             # command: (title, de
 def serve_mcp(given: Given, world: World, commands: Mapping[str, Command]) -> int:
     """Serve the Model Context Protocol until the input ends; raises OrchError when that cannot be done."""
     if not os.path.isdir(world.cwd):
-        raise OrchError(f"{world.cwd}: no such directory; check --cd")
+        raise OrchError(no_directory(world.cwd))
     if os.isatty(0):
         write_err("orch: `orch mcp` is started by an MCP client, which speaks JSON-RPC to it; see the README\n")
     return Server(given, world, commands).serve()
@@ -10426,10 +10472,7 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
     if isinstance(given, str):
         write_out(given)
         return Exit.OK
-    try:
-        cwd = os.path.realpath(given.options.get("cd") or os.getcwd())
-    except FileNotFoundError as err:
-        raise OrchError("the current directory has been removed; change to one that exists") from err
+    cwd = working_directory(given.options.get("cd"))
     command = BY_NAME[given.command]
     if command.tidies_up:
         install_signals(stop)

@@ -245,10 +245,35 @@ def in_python(orch, call):
                           check=True, timeout=30).stdout
 
 
-def test_a_limit_of_the_wrong_type_starts_no_agent(orch, fake):
+@pytest.mark.parametrize("call", [
+    "'hi', timeout_s='5m'", "'hi', deadline_s=-1", "'hi', wait_s=float('nan')", "'hi', idle_timeout_s=True", "b'hi'", "None",
+    "'hi', agent=5", "'hi', failover='no'", "'hi', roles='a,b'", "'hi', roles=[5]", "'hi', cwd=5", "'hi', config_file=5"])
+def test_what_a_program_gives_of_the_wrong_type_is_refused(orch, fake, call):
     fake("claude")
-    assert in_python(orch, "orch.run('hi', timeout_s='5m')") == "TypeError\n"
-    assert fake.calls == []
+    assert in_python(orch, f"orch.run({call})") == "OrchError\n"
+    assert fake.calls == [] and not orch.home.exists()
+
+
+def test_a_program_may_give_paths_and_whole_numbers(orch, fake):
+    fake("claude", claude_ok("42"))
+    orch.configure({}, orch.base / "c.json")
+    paths = f"cwd=__import__('pathlib').Path({str(orch.base)!r}), config_file=__import__('pathlib').Path({str(orch.base / 'c.json')!r})"
+    assert in_python(orch, f"orch.run('hi', timeout_s=60, wait_s=float('inf'), {paths}).answer") == "42\n"
+    assert fake.call.cwd == str(orch.base)
+
+
+def test_a_program_that_loses_exit_statuses_is_refused(orch, fake):
+    fake("claude")
+    ignore = "__import__('signal').signal(__import__('signal').SIGCHLD, __import__('signal').SIG_IGN)"
+    assert in_python(orch, f"{ignore}, orch.run('hi')") == "OrchError\n"
+    assert fake.calls == [] and not orch.home.exists()
+
+
+def test_a_program_in_a_removed_directory_is_refused(orch, fake):
+    fake("claude")
+    (orch.work / "gone").mkdir()
+    leave = f"__import__('os').chdir({str(orch.work / 'gone')!r}), __import__('os').rmdir({str(orch.work / 'gone')!r})"
+    assert in_python(orch, f"{leave}, orch.run('hi')") == in_python(orch, "orch.run('hi', cwd='gone')") == "OrchError\n"
 
 
 def test_half_a_character_in_a_prompt_is_refused(orch, fake):

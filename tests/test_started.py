@@ -155,6 +155,23 @@ def test_a_removed_working_directory_is_refused(orch, fake):
     assert done.returncode == 2 and done.stderr.count(b"orch: ") == 1 and b"Traceback" not in done.stderr, done
 
 
+def test_a_run_in_a_removed_directory_has_a_result(orch, fake):
+    fake("claude")
+    done = shell(orch, 'mkdir gone; cd gone; rmdir ../gone; exec "$ORCH" --json hi')
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["status"], result["exit_code"], result["cwd"]) == (2, "rejected", 2, None), done
+    assert "has been removed" in result["error"]
+
+
+@pytest.mark.parametrize("command", [
+    "status", "usage --json", "jobs", "cooldown set claude 1h", "cooldown", "config check", "agents", "runs", "explain --now 0",
+    "completion bash", "-C .. -n hi", "init"])
+def test_what_needs_no_directory_works_in_a_removed_one(orch, fake, command):
+    fake("claude")
+    done = shell(orch, f'mkdir gone; cd gone; rmdir ../gone; exec "$ORCH" {command}')
+    assert done.returncode == (2 if ".." in command else 0) and b"Traceback" not in done.stderr, done
+
+
 def test_an_empty_environment_is_enough(orch, fake):
     fake("claude")
     done = subprocess.run([sys.executable, orch.program, "status"], env={}, capture_output=True, timeout=60, check=False)
