@@ -7078,6 +7078,7 @@ class Watch:
 
     def start(self) -> tuple[Ended, Report]:
         """Note the attempt, start the agent and watch it."""
+        import errno
         world = self.run_.world
         task, run = self.task, self.run_
         run.note_attempt(self.attempt_id, run.note(
@@ -7090,7 +7091,9 @@ class Watch:
             process = spawn(argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
                             env=self.environment(), stdin=stdin is not None)
         except (OSError, ValueError) as err:
-            return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
+            told = f"{self.agent.command[0]}: {reason_of(err)}"
+            is_there = getattr(err, "errno", None) not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC)
+            return Ended(None, stderr=told), Report(error=told, failed=is_there or None, complete=False)
         child = Child(process, self.attempt_id, limits, world.stop, self)
         ended = child.run(stdin)
         self.after(child)
@@ -8343,6 +8346,7 @@ class Screen:
         self.last = ""                                     # of what was streamed
         self.begun = ""                                    # an escape sequence that has not all come yet
         self.unwritten = b""                               # what a reader too slow has not taken yet
+        self.warnings: list[str] = []                      # of the command, not of the run
         self.runner = runner_of(world.env)
         self.live = LiveLine(world, on=not self.quiet)
         self.at_work: dict[str, Work] = {}                 # by role, "" without one
@@ -8389,6 +8393,12 @@ class Screen:
             self.live.erase()
             write_err(f"orch: {mask_secrets(text)[0]}\n", STUCK_S)    # standard error ends up in logs
 
+    def warn(self, text: str | None) -> None:
+        """A notice that is a warning of the result too; None is none."""
+        if text:
+            self.notice(text)
+            self.warnings.append(text)
+
     def stream(self, text: str) -> None:
         """Show text of an agent as it comes, on a terminal, without its control characters."""
         self.live.show([])                                 # it would be drawn over an unfinished line
@@ -8400,7 +8410,7 @@ class Screen:
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
         write_bytes(self.unwritten, None)
-        result = self.publish(result)
+        result = self.publish(replaced(result, warnings=(*result.warnings, *self.warnings)))
         if self.events:
             print_json({"type": "result", "at": render_time(self.world.now()), **result_json(result)}, None)
         elif self.given["json"]:
@@ -8576,11 +8586,12 @@ def print_plan(given: Given, world: World, request: Request) -> int:
     if given["json"] or given["events"]:
         none = {"selection": selection.__dict__} if selection else {}
         print_json({"agent": planned.first(), "reason": planned.reason, "rule": planned.rule, **none,
-                    "context": planned.context, "candidates": rows, "warnings": list(warnings)})
+                    "context": planned.context, "candidates": rows, "warnings": list(warnings)},
+                   None if given["events"] else 2)
     else:
         write_out(f"roles: none ({'; '.join(selection.reasons)})\n" if selection else "")
         write_out(f"route: {planned.first() or 'nobody'} ({planned.reason})\n{render_plan(rows)}")
-        tell(warnings)
+        tell(() if given["quiet"] else warnings)
     return Exit.OK
 
 
@@ -8592,14 +8603,15 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
     rows = [{"name": role.name, "batch": batches[index], **_planned_role(lead, role, roles, ends)}
             for index, role in enumerate(roles)]
     if given["json"] or given["events"]:
-        print_json({"selection": selection.__dict__, "roles": rows, "warnings": list(warnings)})
+        print_json({"selection": selection.__dict__, "roles": rows, "warnings": list(warnings)},
+                   None if given["events"] else 2)
         return Exit.OK
     head = ("batch", "role", "agent", "model", "context", "access", "readiness")
     write_out(f"roles: {', '.join(selection.roles)} ({'; '.join(selection.reasons)})\n"
               + render_table(head, [[row["batch"], row["name"], *(row[name] for name in head[2:])] for row in rows]))
     for row in rows:
         write_out(f"\n{row['name']}:\n{render_plan(row['candidates'])}")
-    tell(warnings)
+    tell(() if given["quiet"] else warnings)
     return Exit.OK
 
 
@@ -8661,16 +8673,12 @@ def cmd_run(given: Given, world: World) -> int:
 
     def start() -> Result | int:
         request = replaced(request_of(given, read_prompt(given, screen, reading)), deadline_s=reading.deadline_s())
-        capped = screen.runner is not None and request.wait_s > WAIT_CAP_S
-        if capped:
-            screen.notice(WAIT_CAPPED)
-            request = replaced(request, wait_s=WAIT_CAP_S)
+        request = within_the_job(request, screen)
         if world.stop.signal is not None:                  # while it was reading
             return no_run(Exit(128 + world.stop.signal), EXIT_TEXTS[Exit(128 + world.stop.signal)], world)
         if given["dry_run"]:
             return print_plan(given, world, request)
-        result = run_request(replaced(world, emit=screen.event), request, given["config"])
-        return replaced(result, warnings=(*result.warnings, *[WAIT_CAPPED] * capped))
+        return run_request(replaced(world, emit=screen.event), request, given["config"])
     return show_run(given, screen, start)
 
 
@@ -8688,11 +8696,16 @@ def show_run(given: Given, screen: Screen, start: Callable[[], Result | int]) ->
     finally:
         screen.live.close()
     default_signals()                                      # nothing is left to clean up, and writing may block
-    notice = unread_notice(given)
-    if notice:
-        screen.notice(notice)
-        result = replaced(result, warnings=(*result.warnings, notice))
+    screen.warn(unread_notice(given))
     return screen.show(result)
+
+
+def within_the_job(request: Request, screen: Screen) -> Request:
+    """The request, waiting no longer than a job of GitHub's may last."""
+    if screen.runner is None or request.wait_s <= WAIT_CAP_S:
+        return request
+    screen.warn(WAIT_CAPPED)
+    return replaced(request, wait_s=WAIT_CAP_S)
 
 
 def no_run(code: Exit, why: str, world: World) -> Result:
@@ -9088,6 +9101,9 @@ def cmd_config(given: Given, world: World) -> int:
         return Exit.OK
     layers = load_layers(given, world)
     config_of(layers)                                      # raises for what is wrong in it
+    if action == "check" and given["json"]:
+        print_json([{"file": path_text(layer.source), "ok": True} for layer in layers[1:]])
+        return Exit.OK
     if action == "check":
         write_out("".join(f"{layer.source}: ok\n" for layer in layers[1:])
                   or "no config file; the built-in defaults hold\n")
@@ -9352,7 +9368,7 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
                     given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
                     not given["no_failover"], given["json"] or given["events"], roles=names)
     config = config_of(read_config_layers(world, given["config"])[0])
-    request, told = resumed_request(record, asked, config)
+    request, told = resumed_request(record, within_the_job(asked, screen), config)
     config, warnings = prepare(world, request, given["config"])
     choose_roles(config, request)                          # raises for a role that the config has no longer
     kept = finished_shares(world, record)
@@ -10330,14 +10346,13 @@ def _command_of(line: Line) -> tuple[Command, tuple[str, ...], bool]:
 
 def _refuse_near_miss(line: Line) -> None:
     """A typo in a command must not cost tokens."""
-    if len(line.words) == 1 and not line.literal and not line.stdin:
-        word = line.words[0]
+    if len(line.words) == 1 and not line.literal:
+        word = line.words[0] if line.words[0].isprintable() else printable(line.words[0])
         if word in ("help", "version"):
             raise OrchError(f'"{word}" is no command; did you mean `orch --{word}`? For a prompt use: orch run {word}')
         for name in BY_NAME:
             if one_edit_apart(word, name):
-                raise OrchError(f'"{printable(word)}" is no command; did you mean "{name}"? '
-                                f'For a prompt use: orch run {printable(word)}')
+                raise OrchError(f'"{word}" is no command; did you mean "{name}"? For a prompt use: orch run {word}')
 
 
 def one_edit_apart(one: str, other: str) -> bool:
@@ -10425,7 +10440,10 @@ def _parse_options(command: Command, options: Sequence[str]) -> dict[str, Any]:
     parser = build_parser(command)
 
     def refuse(message: str) -> NoReturn:
-        raise OrchError(f"{message}; see `orch {command.name} --help`")
+        ours = {option.partition("=")[0] for option in options} - {name for o in command.options for name in o.names}
+        of_run = ours & {name for option in RUN_OPTIONS for name in option.names}
+        hint = f'; for a prompt that begins with "{command.name}" use: orch run {command.name} ...' if of_run else ""
+        raise OrchError(f"{message}; see `orch {command.name} --help`{hint}")
     # the documented hook wants a subclass
     parser.error = refuse                                  # type: ignore[method-assign]
     return vars(parser.parse_args(list(options)))

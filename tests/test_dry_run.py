@@ -63,3 +63,12 @@ def test_a_dry_run_refuses_what_a_run_refuses(orch, fake):
     fake("claude")
     assert orch("-n", "-a", "claud", "hi").code == 2
     assert orch("-n", "").code == 2
+
+
+@pytest.mark.parametrize("plan", [[], ["--role", "r"]])
+def test_a_plan_is_one_line_among_events_and_quiet_where_that_is_asked_for(orch, fake, repo, plan):
+    fake("claude")
+    orch.configure({"roles": {"r": {"prompt": "p"}}})
+    orch.configure({"access": "full"}, repo / ".orch" / "config.json")
+    assert len(orch("-n", "--events", *plan, "hi").events) == 1
+    assert orch("-n", *plan, "hi").notices and orch("-n", "-q", *plan, "hi").err == ""

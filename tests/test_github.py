@@ -341,6 +341,16 @@ def test_waiting_is_capped(orch, fake, runner, wait):
     assert "capped" not in orch("--no-failover", "--wait", wait, "--deadline", "0.2", "go", env={"GITHUB_ACTIONS": None}).err
 
 
+def test_waiting_is_capped_where_a_run_goes_on_too(orch, fake, runner):
+    fake("claude", claude_limit(time.time() + 7200))
+    orch.configure({"order": ["claude"], "roles": {"r": {"prompt": "p"}}})
+    assert orch("--role", "r", "go").code == 75
+    run = orch("runs", "--json").json[0]["id"]
+    result = orch("runs", "resume", run, "--json", "--wait", "forever", "--deadline", "0.2")
+    assert (result.code, sum("capped" in line for line in result.err.splitlines())) == (124, 1), result
+    assert any("capped" in text for text in result.json["warnings"])
+
+
 def test_a_log_says_once_that_orch_waits_and_until_when(orch, fake):
     fake("claude")
     orch("cooldown", "set", "claude", "9h")

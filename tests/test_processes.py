@@ -454,3 +454,13 @@ def test_a_standard_input_that_cannot_be_read_is_told(orch, fake, arguments):
         result = orch("--json", *arguments, stdin=out)
     assert (result.code, result.json["status"]) == (2, "rejected"), result
     assert result.json["error"].startswith("standard input: cannot be read: ") and len(result.notices) == 1
+
+
+def test_an_agent_that_is_there_but_cannot_be_started_has_failed(orch, fake):
+    fake("claude")
+    fake("codex", codex_ok("42"))
+    orch.configure({"agents": {"claude": {"env": {"LONG": "x" * 140_000}}}})      # more than Linux takes
+    result = orch("--json", "hi").json
+    assert (result["attempts"][0]["outcome"], result["answer"]) == ("failed", "42")
+    assert "Argument list too long" in result["attempts"][0]["error"]
+    assert orch("--no-failover", "hi").code == 1

@@ -183,3 +183,22 @@ def test_init_refuses_to_overwrite(orch, fake):
     assert "config.json" in one_line_error(orch("init"))
     assert (orch.home / "config.json").read_text() == text
     assert orch("config", "check").code == 0
+
+
+@pytest.mark.parametrize("arguments", [["-p", "explain"], ["-n", "status"], ["--timeout", "5m", "wait"], ["--team", "x", "jobs"]])
+def test_an_option_of_a_run_before_a_command_says_how_to_run_that_word(orch, fake, arguments):
+    assert f"use: orch run {arguments[-1]} ..." in refuse(orch, fake, *arguments)
+
+
+def test_a_typo_in_a_command_is_refused_with_standard_input_too(orch, fake):
+    assert 'did you mean "status"' in refuse(orch, fake, "stauts", "-", input="it")
+
+
+def test_the_check_of_the_config_is_json_where_that_is_asked_for(orch):
+    assert orch("config", "check", "--json").json == []
+    path = orch.configure({"timeout": "5m"})
+    assert orch("config", "check", "--json").json == [{"file": str(path), "ok": True}]
+
+
+def test_a_blank_in_a_typo_is_shown(orch, fake):
+    assert refuse(orch, fake, "status ").startswith('orch: "status " is no command; did you mean "status"?')
