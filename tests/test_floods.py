@@ -52,7 +52,7 @@ def test_watching_an_agent_costs_little_processor_time_whatever_it_does(orch, fa
         thread.join(60)
     assert len(fake.calls) == len(costs) == len(DOES)
     for name, cost in costs.items():    # on a busy machine a spinning orch gets little time, but calls all the same
-        assert cost.spent_s < 1 and cost.reads < 20_000, (name, cost)
+        assert cost.spent_s < 1.5 and cost.reads < 20_000, (name, cost)
     drip, shut = costs["drip"], costs["shut"]    # judging a piece takes a millisecond, reading it a tenth of one
     assert drip.spent_s - shut.spent_s < 0.15 + (drip.reads - shut.reads) * 0.0003, costs
 
