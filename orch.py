@@ -3423,7 +3423,8 @@ def _state_part(facts: HandoffFacts) -> str:
 def _changes_part(facts: HandoffFacts) -> str:
     changes = facts.changes
     if changes is None:
-        return f"What has changed since is not known{': ' + facts.unknown_why if facts.unknown_why else ''}."
+        why = one_line(facts.unknown_why, WHY_CHARS)
+        return f"What has changed since is not known{': ' + why if why else ''}."
     if not changes.files:
         return "Nothing has changed in the files since the task began."
     lines = ["What has changed since the task began:"]
@@ -6762,14 +6763,16 @@ class Tree:
     """The working tree as it was before the first attempt, and what has changed since."""
 
     def __init__(self, world: World) -> None:
-        self.env = world.env
-        self.store = private_folder(world.env)
+        self.env, self.store, self.before = world.env, "", None
         deadline_at = time.monotonic() + SNAPSHOT_S
         try:
+            self.store = private_folder(world.env)
             repo = find_repo(world.cwd, env=world.env, deadline_at=deadline_at)
             self.before, self.trouble = take_snapshot(repo, self.store, env=world.env, deadline_at=deadline_at)
         except GitError as err:
             self.before, self.trouble = None, str(err)
+        except OSError as err:
+            self.trouble = f"no snapshot: {os.path.dirname(err.filename)}: {reason_of(err)}"
 
     @property
     def branch(self) -> str | None:
@@ -6791,6 +6794,8 @@ class Tree:
             repo = find_repo(self.before.repo.top, env=self.env, deadline_at=deadline_at)
         except GitError as err:
             return None, (), str(err)
+        if repo.top != self.before.repo.top:               # one around it, which is nobody's work
+            return None, (), "the repository that the task began in is gone"
         after, trouble = take_snapshot(repo, self.store, env=self.env, deadline_at=deadline_at, before=self.before)
         if after is None:
             return None, (), trouble
@@ -6800,15 +6805,8 @@ class Tree:
 
     def close(self) -> None:
         """Remove what was kept."""
-        remove_folder(self.store)
-
-
-def open_tree(world: World) -> Tree | None:
-    """Take the first snapshot; None where there is no room for one."""
-    try:
-        return Tree(world)
-    except OSError:
-        return None
+        if self.store:
+            remove_folder(self.store)
 
 
 # === ATTEMPT ==============================================================
@@ -7299,8 +7297,8 @@ def is_installed(world: World, agent: Agent) -> bool:
 
 def changed_before(one: Run) -> Sequence[str]:
     """The files that had changes before the run, for rules that match paths."""
-    one.tree = one.tree or open_tree(one.world)
-    return (one.tree and one.tree.changed_before()) or ()
+    one.tree = one.tree or Tree(one.world)
+    return one.tree.changed_before() or ()
 
 
 def cooling_now(one: Run) -> dict[str, float]:
@@ -7327,7 +7325,7 @@ def attempt_all(one: Run, planned: Route) -> None:
     """Try the usable agents in turn until one answers or none may follow."""
     usable = planned.usable()
     if usable and (len(usable) > 1 or one.request.changes_wanted):
-        one.tree = one.tree or open_tree(one.world)
+        one.tree = one.tree or Tree(one.world)
     prompt = one.request.prompt
     for index, candidate in enumerate(usable):
         if index and newly_cooling(one, candidate):
@@ -7994,7 +7992,7 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
             lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
         lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
         if lead.request.changes_wanted or len(team.roles) > 1:
-            lead.tree = open_tree(lead.world)
+            lead.tree = Tree(lead.world)
         team.save()
         for batch in plan_batches(team.roles):
             left = [index for index in batch if team.shares[index] is None]
@@ -8538,12 +8536,11 @@ def _readiness_text(world: World, planned: Route, first: Candidate | None) -> st
 
 
 def _changed_now(world: World) -> Sequence[str]:
-    tree = open_tree(world)
+    tree = Tree(world)
     try:
-        return (tree and tree.changed_before()) or ()
+        return tree.changed_before() or ()
     finally:
-        if tree:
-            tree.close()
+        tree.close()
 
 
 def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:

@@ -406,6 +406,28 @@ def test_without_git_the_run_goes_on(orch, fake):
     assert list(orch.work.iterdir()) == [orch.work / "made.txt"]
 
 
+def test_a_repository_around_the_one_that_is_gone_is_nobodys_work(orch, fake, repo):
+    (repo / "inner").mkdir()
+    (repo / "inner" / "x").write_text("x\n")
+    git("init", "-q", cwd=repo / "inner")
+    (repo / "diary").write_text("private\n")
+    fake("claude", claude_limit(time.time() + HOUR, run="import shutil; shutil.rmtree('.git'); open('y', 'w').close()"))
+    fake("codex", codex_ok("finished"))
+    result = orch("--json", "go", cwd=repo / "inner").json
+    handoff = fake.calls[1].prompt.decode()
+    assert (result["answer"], result["changed_files"]) == ("finished", None)
+    assert "not known: the repository that the task began in is gone" in handoff
+    assert "diary" not in handoff and "private" not in handoff
+
+
+def test_where_no_snapshot_can_be_kept_the_handoff_says_why(orch, fake, repo):
+    fake("claude", claude_limit(time.time() + HOUR))
+    fake("codex", codex_ok("finished"))
+    missing = str(orch.base / "missing")
+    assert orch("go", env={"TMPDIR": missing}).out == "finished\n"
+    assert f"not known: no snapshot: {missing}: No such file or directory" in fake.calls[1].prompt.decode()
+
+
 def test_a_long_request_is_handed_over_through_standard_input(orch, fake):
     fake("claude", claude_limit(time.time() + HOUR))
     fake("codex", codex_ok())
