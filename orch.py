@@ -3597,26 +3597,43 @@ def _noted_status(was: Noted | None, now: Noted | None, in_trees: Change | None)
     return "D" if was else "A"
 
 
-def split_patch(patch: str, files: Sequence[Change]) -> dict[str, str]:
-    r"""Cut the text of `git diff-tree -p` into one part per path; empty where the two do not agree.
+def patch_spans(pieces: Iterable[bytes], files: Sequence[Change]) -> dict[str, tuple[int, int]]:
+    r"""Find where each path's part of `git diff-tree -p` begins and ends; empty where the two do not agree.
 
-    A line of a file's content begins with a blank, `+`, `-` or `\`, so `diff --git`
-    at the start of a line is always a header. A file that became a link (T) has two.
+    `pieces` are lines, or parts of long ones. A line of a file's content begins with a blank, `+`, `-` or `\`,
+    so `diff --git` at the start of a line is always a header. A file that became a link (T) has two.
 
-    >>> patch = "diff --git a/a b/a\n+1\ndiff --git a/b b/b\n-1\n"
-    >>> split_patch(patch, (Change("M", "a"), Change("M", "b")))["b"]
-    'diff --git a/b b/b\n-1\n'
+    >>> pieces = (b"diff --git a/a b/a\n", b"+1", b"23\n", b"diff --git a/b b/b\n", b"-1\n")
+    >>> patch_spans(pieces, (Change("M", "a"), Change("M", "b")))
+    {'a': (0, 24), 'b': (24, 46)}
     """
-    starts = [0, *(found.start() + 1 for found in re.finditer(r"\ndiff --git ", patch)), len(patch)]
-    if not patch.startswith("diff --git ") or len(starts) - 1 != sum(1 + (f.status == "T") for f in files):
+    starts, end, fresh = [], 0, True
+    for piece in pieces:
+        if fresh and piece.startswith(b"diff --git "):
+            starts.append(end)
+        end += len(piece)
+        fresh = piece.endswith(b"\n")
+    starts.append(end)
+    if starts[0] or len(starts) - 1 != sum(1 + (f.status == "T") for f in files):
         return {}
-    parts: dict[str, str] = {}
+    spans: dict[str, tuple[int, int]] = {}
     at = 0
     for file in files:
         until = at + 1 + (file.status == "T")
-        parts[file.path] = patch[starts[at]:starts[until]]
+        spans[file.path] = starts[at], starts[until]
         at = until
-    return parts
+    return spans
+
+
+def smallest(sizes: Mapping[str, int], limit: int) -> frozenset[str]:
+    """Choose as many as fit into `limit` together, the smaller ones first.
+
+    >>> sorted(smallest({"a": 36, "b": 5, "c": 15}, 20))
+    ['b', 'c']
+    """
+    ordered = sorted(sizes, key=lambda name: (sizes[name], name))
+    sums = itertools.accumulate(sizes[name] for name in ordered)
+    return frozenset(name for name, total in zip(ordered, sums) if total <= limit)
 
 
 def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) -> Changes:
@@ -3625,12 +3642,7 @@ def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) ->
     >>> fit_diff((Change("M", "a"), Change("M", "b")), {"a": "long" * 9, "b": "short"}, 20).shown
     ('b',)
     """
-    left, kept = limit, set()
-    for path in sorted(parts, key=lambda path: (len(parts[path]), path)):
-        if len(parts[path]) > left:
-            break
-        left -= len(parts[path])
-        kept.add(path)
+    kept = smallest({path: len(part) for path, part in parts.items()}, limit)
     shown = tuple(path for path in parts if path in kept)
     return Changes(files, "".join(parts[path] for path in shown), shown)
 
@@ -6216,6 +6228,7 @@ TRACKED_FILE_BYTES = 16 << 20     # a larger file of git-lfs, once touched, woul
 MAX_UNTRACKED = 20_000
 MAX_DIFF_LINES = 4_000            # a file with more would hardly fit; asking for its text only costs time
 MAX_DIFF_PATHS = 300
+SUBJECT_CHARS = 1000              # of a commit
 MAX_BAD_FILES = 200               # failed tries; beyond, something else is wrong (a full disk)
 
 # What git reads from the environment is dropped, but for these and `GIT_CONFIG_*`, which carry safe
@@ -6654,9 +6667,9 @@ def diff_snapshots(
         git = _private(after, env, deadline_at)
         trees = _write_trees(git, *(_entries(_private(shot, env, deadline_at)) for shot in (before, after)))
         in_trees, counted = _compare(git, trees) if trees else ((), False)
-        parts = _patch_parts(git, trees, in_trees) if counted and diff_chars else {}
+        parts = _patch_parts(git, trees, in_trees, diff_chars) if counted and diff_chars else {}
         return fit_diff(merge_noted(in_trees, before.noted, after.noted), parts, diff_chars), ""
-    except GitError as trouble:
+    except (GitError, OSError) as trouble:
         return None, str(trouble)
 
 
@@ -6706,8 +6719,11 @@ def _compare(git: _Private, trees: Sequence[str]) -> tuple[tuple[Change, ...], b
     raise _git_error("diff-tree", done)
 
 
-def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change]) -> Mapping[str, str]:
-    """Get the text of what changed, one part per path; none of huge and of binary files."""
+def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change], limit: int) -> Mapping[str, str]:
+    """Get the text of what changed, one part per path; none of huge and of binary files.
+
+    The patch may be as large as the files are, so it is written to disk, and only what can fit is read.
+    """
     small = [file for file in files if (file.added or 0) + (file.deleted or 0) <= MAX_DIFF_LINES]
     paths: list[str] = []
     if len(small) < len(files):
@@ -6715,9 +6731,18 @@ def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change]) -
         paths = [path for file in small for path in (file.path, file.old_path) if path]
     if not small:
         return {}
-    patch = _ask(git, "diff-tree", "-r", "-p", *RENAME_FLAGS, *DIFF_FLAGS, *trees, "--", *paths)
-    parts = split_patch(patch.decode("utf-8", "replace"), small)
-    return {file.path: parts[file.path] for file in small if file.path in parts and file.added is not None}
+    patch = os.path.join(git.env["GIT_DIR"], "patch")
+    _ask(git, "diff-tree", "-r", "-p", f"--output={patch}", *RENAME_FLAGS, *DIFF_FLAGS, *trees, "--", *paths)
+    text = {file.path for file in small if file.added is not None}
+    parts = {}
+    with open(patch, "rb") as lines:
+        spans = patch_spans(iter(lambda: lines.readline(1 << 16), b""), small)
+        sizes = {path: end - start for path, (start, end) in spans.items() if path in text}
+        kept = smallest(sizes, 4 * limit)                  # a character has at most four bytes
+        for path in (path for path in sizes if path in kept):
+            lines.seek(spans[path][0])
+            parts[path] = lines.read(sizes[path]).decode("utf-8", "replace")
+    return parts
 
 
 RENAME_FLAGS = ("-M", "-l400", "--no-rename-empty")
@@ -6752,11 +6777,12 @@ def commits_between(
     if not new or new == old:
         return ()
     try:
-        args = ("log", "--max-count=100", "--format=%h %s", new, *((f"^{old}",) if old else ()), "--")
+        shown = f"--format=%h %<({SUBJECT_CHARS},trunc)%s"
+        args = ("log", "--max-count=100", shown, new, *((f"^{old}",) if old else ()), "--")
         out = _ask(_private(after, env, deadline_at), *args)
     except GitError:
         return ()
-    return tuple(out.decode("utf-8", "replace").splitlines())
+    return tuple(line.rstrip() for line in out.decode("utf-8", "replace").split("\n") if line)
 
 
 class Tree:

@@ -266,7 +266,9 @@ def handoffs(rng: random.Random) -> None:
     diff, answer = damaged_text(rng, DIFF * rng.choice((1, 30))), damaged_text(rng, rng.choice(MESSAGES))
     files = tuple(orch.Change(rng.choice("AMDTR"), damaged_text(rng, "src/a.py"), rng.choice((None, "b")), rng.choice((None, 3)), 1)
                   for _ in range(rng.choice((0, 1, 200))))
-    parts = orch.split_patch(diff, files[:1])
+    data = diff.encode("utf-8", "surrogatepass")
+    spans = orch.patch_spans(data.splitlines(keepends=True), files[:1])
+    parts = {path: data[start:end].decode("utf-8", "replace") for path, (start, end) in spans.items()}
     changes = orch.fit_diff(files, parts, 12_000)
     facts = orch.HandoffFacts(
         request=rng.choice(ODD_TEXTS), stopped=(orch.Stopped("claude", answer),), branch=rng.choice((None, *ODD_TEXTS)),
