@@ -3425,9 +3425,8 @@ def _changes_part(facts: HandoffFacts) -> str:
     if changes is None:
         why = one_line(facts.unknown_why, WHY_CHARS)
         return f"What has changed since is not known{': ' + why if why else ''}."
-    if not changes.files:
-        return "Nothing has changed in the files since the task began."
-    lines = ["What has changed since the task began:"]
+    known = "What has changed since the task began:"
+    lines = [known if changes.files else "Git sees no file that has changed since the task began."]
     lines += _at_most(MAX_CHANGED, changes.files, _change_line)
     if facts.commits:
         lines += ["", "Commits made since:"]
@@ -6287,6 +6286,7 @@ class Snapshot:
     index: str                        # the private index
     untracked: tuple[str, ...]        # what of it git did not track
     noted: Mapping[str, Noted]
+    taken_at: float
 
 
 def run_git(
@@ -6370,6 +6370,7 @@ def take_snapshot(
     `before.repo.top`: what was recorded then stays in, though it be ignored by now. What git does not track of
     orch's home, if that lies in the working tree, is left out: it is nobody's work.
     """
+    taken_at = time.time()
     try:
         if before is None:
             _make_private_dir(repo, store, env)
@@ -6382,7 +6383,7 @@ def take_snapshot(
         _lend_old_line_ends(git, chosen.tracked)
         left_out = frozenset(_add_paths(git, chosen.tracked + chosen.untracked))
         kept = tuple(os.fsdecode(path) for path in chosen.untracked if path not in left_out)
-        return Snapshot(repo, store, index, kept, chosen.noted), ""
+        return Snapshot(repo, store, index, kept, chosen.noted, taken_at), ""
     except GitError as trouble:
         return None, str(trouble)
     except OSError as trouble:
@@ -6772,13 +6773,18 @@ EMPTY_TREES = {
 def commits_between(
     before: Snapshot, after: Snapshot, *, env: Mapping[str, str], deadline_at: float
 ) -> tuple[str, ...]:
-    """List the subjects of the commits made between two snapshots, newest first, at most 100."""
+    """List the subjects of the commits made between two snapshots, newest first, at most 100.
+
+    A branch that was switched to has older ones too, which their dates tell apart; to remember all branches at
+    the first snapshot would take time in every run.
+    """
     old, new = before.repo.head, after.repo.head
     if not new or new == old:
         return ()
     try:
         shown = f"--format=%h %<({SUBJECT_CHARS},trunc)%s"
-        args = ("log", "--max-count=100", shown, new, *((f"^{old}",) if old else ()), "--")
+        since = f"--max-age={int(before.taken_at)}"
+        args = ("log", "--max-count=100", since, shown, new, *((f"^{old}",) if old else ()), "--")
         out = _ask(_private(after, env, deadline_at), *args)
     except GitError:
         return ()
@@ -6789,12 +6795,13 @@ class Tree:
     """The working tree as it was before the first attempt, and what has changed since."""
 
     def __init__(self, world: World) -> None:
-        self.env, self.store, self.before = world.env, "", None
+        self.env, self.store, self.before, self.branch_now = world.env, "", None, None
         deadline_at = time.monotonic() + SNAPSHOT_S
         try:
             self.store = private_folder(world.env)
             repo = find_repo(world.cwd, env=world.env, deadline_at=deadline_at)
             self.before, self.trouble = take_snapshot(repo, self.store, env=world.env, deadline_at=deadline_at)
+            self.branch_now = repo.branch if self.before else None
         except GitError as err:
             self.before, self.trouble = None, str(err)
         except OSError as err:
@@ -6802,8 +6809,10 @@ class Tree:
 
     @property
     def branch(self) -> str | None:
-        """The branch checked out when the run began."""
-        return self.before.repo.branch if self.before else None
+        """The branch checked out when the run began, and the one that is now, in words; None: there is none."""
+        began = self.before.repo.branch if self.before else None
+        now = self.branch_now
+        return began if began == now else f"{began or 'none'} when the task began, now {now or 'none'}"
 
     def changed_before(self) -> tuple[str, ...] | None:
         """The files that had changes before the run; None: not known."""
@@ -6822,6 +6831,7 @@ class Tree:
             return None, (), str(err)
         if repo.top != self.before.repo.top:               # one around it, which is nobody's work
             return None, (), "the repository that the task began in is gone"
+        self.branch_now = repo.branch
         after, trouble = take_snapshot(repo, self.store, env=self.env, deadline_at=deadline_at, before=self.before)
         if after is None:
             return None, (), trouble

@@ -370,6 +370,20 @@ def test_a_commit_of_the_first_agent_is_in_the_handoff(orch, fake, repo):
     assert "+COMMITTED" in fake.calls[1].prompt.decode()
 
 
+@pytest.mark.parametrize(("begin", "then", "told"), [
+    ("main", "main", "Branch: main\n"),
+    ("main", "-b new", "Branch: main when the task began, now new\n"),
+    ("main", "--detach", "Branch: main when the task began, now none\n"),
+    ("--detach", "-b new", "Branch: none when the task began, now new\n"),
+])
+def test_the_handoff_names_the_branch_and_the_one_that_the_first_agent_took(orch, fake, repo, begin, then, told):
+    git("checkout", "-q", begin, cwd=repo)
+    fake("claude", claude_limit(time.time() + HOUR, run=f"import subprocess; subprocess.run('git checkout -q {then}'.split(), check=True)"))
+    fake("codex", codex_ok())
+    orch("go")
+    assert told in fake.calls[1].prompt.decode()
+
+
 def test_the_repository_stays_untouched_byte_for_byte(orch, fake, repo):
     (repo / "untracked.txt").write_text("u\n")
     before = tree_hash(repo)

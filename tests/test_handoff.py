@@ -185,6 +185,12 @@ def test_the_handoff_names_everything_that_the_next_agent_needs():
     assert masked == {}
 
 
+def test_commits_are_listed_where_no_file_has_changed_too():
+    text, _ = h.render_handoff(facts(changes=h.Changes(()), commits=("abc123 what was there already",)))
+    assert "Git sees no file that has changed since the task began." in text
+    assert "\n\nCommits made since:\n- abc123 what was there already\n" in text
+
+
 def test_secrets_outside_the_request_are_masked_and_counted():
     secret = "ghp_" + A36
     text, masked = h.render_handoff(facts(
@@ -236,5 +242,5 @@ def test_less_is_said_where_less_is_known():
     text, _ = h.render_handoff(h.HandoffFacts("Do it.", (h.Stopped("x", "y"),), unknown_why="not a git repository"))
     assert "not known: not a git repository" in text and "Branch" not in text
     text, _ = h.render_handoff(facts(changes=h.Changes(()), earlier=(), summary="All done but tests."))
-    assert "Nothing has changed" in text and "No file had uncommitted" in text
+    assert "Git sees no file that has changed" in text and "No file had uncommitted" in text
     assert "All done but tests." in text and "I began." not in text

@@ -128,6 +128,26 @@ def test_new_commits_are_included_and_listed(box):
     assert len(got) == 1 and got[0].endswith("agent's commit")
 
 
+def test_only_commits_made_since_are_listed_whatever_is_checked_out(box):
+    box.write("a", "1\n")
+    box.commit()
+    box.git("checkout", "-qb", "feat")
+    box.env["GIT_COMMITTER_DATE"] = "@1700000000 +0000"
+    box.write("b", "1\n")
+    box.commit()
+    box.git("checkout", "-q", "main")
+    del box.env["GIT_COMMITTER_DATE"]
+    box.snap()
+    box.git("checkout", "-q", "feat")
+    after = box.snap()
+    assert g.commits_between(box.before, after, env=box.env, deadline_at=box.deadline()) == ()
+    for subject in ("one\f two\u2028 three", "last"):
+        box.git("commit", "-qm", subject, "--allow-empty")
+    after = box.snap()
+    got = g.commits_between(box.before, after, env=box.env, deadline_at=box.deadline())
+    assert [line.partition(" ")[2] for line in got] == ["last", "one\f two\u2028 three"]
+
+
 @pytest.mark.parametrize("init", [(), ("--object-format=sha256",)])
 def test_a_repository_without_a_commit_works(tmp_path, env, init):
     box = Box(tmp_path / "w", env, tmp_path / "s", *init)
