@@ -6503,8 +6503,19 @@ def _copy_index(repo: Repo, git: _Private) -> None:
         if shared and bytes.fromhex(shared[1]) in data:
             _write(git.env["GIT_DIR"], name, _read(os.path.join(repo.git_dir, name)))
     if b"sdir" in data:
-        # A sparse index stands for whole folders; spelling them out needs their trees, so it is done now.
-        _ask(git, "update-index", "--index-version", "2")
+        _spell_out(git)
+
+
+def _spell_out(git: _Private) -> None:
+    """Replace what stands for whole folders in a sparse index by their files, which reads and writes trees."""
+    entries = _ask(_writing(git), "-c", "index.sparse=true", "ls-files", "-z", "-s", "--sparse").split(b"\0")
+    folders = b"".join(entry.split(b" ")[1] + b"\n" for entry in entries if entry.startswith(b"040000 "))
+    if folders:
+        trees = _ask(git, "rev-list", "--objects", "--no-object-names", "--filter=blob:none", "--stdin", stdin=folders)
+        lent = _lend(git, trees)
+        if lent.code:                                      # git would take the folders for empty
+            raise _git_error("pack-objects", lent)
+    _ask(_writing(git), "update-index", "--force-write-index")
 
 
 def _read(path: str | bytes) -> bytes:
@@ -6614,11 +6625,15 @@ def _lend_old_line_ends(git: _Private, tracked: Sequence[bytes]) -> None:
     if not crlf:
         return
     entries = (entry.split(b"\t", 1) for entry in _ask(git, "ls-files", "-z", "-s").split(b"\0") if entry)
-    blobs = [meta.split(b" ")[1] for meta, path in entries if path in crlf]
+    blobs = b"".join(meta.split(b" ")[1] + b"\n" for meta, path in entries if path in crlf)
+    _lend(git, blobs)                 # where a partial clone lacks them, it fails: the line ends are taken as new
+
+
+def _lend(git: _Private, objects: bytes) -> Captured:
+    """Copy objects, one name on each line, to where commands that write find them."""
     pack = os.path.join(git.env["GIT_DIR"], "new", "pack", "pack")
-    # Contents that a partial clone lacks make it fail: then the line ends are taken as new.
-    run_git(("pack-objects", "-q", pack), git.top, env=git.env, deadline_at=git.deadline_at,
-            stdin=b"".join(blob + b"\n" for blob in blobs))
+    args = ("pack-objects", "-q", "--window=0", pack)
+    return run_git(args, git.top, env=git.env, deadline_at=git.deadline_at, stdin=objects)
 
 
 def _peek(path: bytes) -> bytes:

@@ -479,6 +479,24 @@ def test_sparse_entries_are_not_deletions(box, sparse_index):
     assert box.words() == ["M in/1", "A out/fresh"]
 
 
+@pytest.mark.parametrize(("packed", "folders"), [(False, ["a"]), (True, ["a"]), (False, ["a", "c", "d"])])
+def test_a_sparse_index_is_spelled_out_without_a_trace(box, packed, folders):
+    for name in ("f", "a/b/1", "c/2", "d/e/f/3", "d/4"):
+        box.write(name, f"{name}\n")
+    box.commit()
+    box.git("sparse-checkout", "init", "--cone", "--sparse-index")
+    box.git("sparse-checkout", "set", *folders)
+    if packed:
+        box.git("gc", "-q")
+    time.sleep(0.02)
+    was = fingerprint(os.path.join(box.top, ".git"))
+    box.snap()
+    box.write("a/b/1", "changed\n")
+    box.write("d/e/new", "d/4\n")
+    assert box.words() == ["M a/b/1", "A d/e/new"] and box.earlier() == ()
+    assert fingerprint(os.path.join(box.top, ".git")) == was
+
+
 def test_narrowing_a_sparse_checkout_is_no_deletion(box):
     box.write("in/1")
     box.write("out/1")
