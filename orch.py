@@ -6286,6 +6286,7 @@ class Snapshot:
     index: str                        # the private index
     untracked: tuple[str, ...]        # what of it git did not track
     noted: Mapping[str, Noted]
+    stamps: Mapping[bytes, tuple[int, ...]]     # of the files that the first one read: to know them untouched
     taken_at: float
 
 
@@ -6383,7 +6384,8 @@ def take_snapshot(
         _lend_old_line_ends(git, chosen.tracked)
         left_out = frozenset(_add_paths(git, chosen.tracked + chosen.untracked))
         kept = tuple(os.fsdecode(path) for path in chosen.untracked if path not in left_out)
-        return Snapshot(repo, store, index, kept, chosen.noted, taken_at), ""
+        stamps = _stamps(repo.top, before.stamps if before else chosen.tracked + chosen.untracked)
+        return Snapshot(repo, store, index, kept, chosen.noted, stamps, taken_at), ""
     except GitError as trouble:
         return None, str(trouble)
     except OSError as trouble:
@@ -6396,6 +6398,20 @@ class _Private:
     top: str
     env: Mapping[str, str]
     deadline_at: float
+
+
+def _stamps(top: str, paths: Iterable[bytes]) -> dict[bytes, tuple[int, ...]]:
+    """Note what changes whenever a regular file does; its time of change cannot be set."""
+    import stat
+    found: dict[bytes, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            status = os.lstat(os.path.join(os.fsencode(top), path))
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found[path] = status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return found
 
 
 def _ask(git: _Private, *args: str, stdin: bytes | None = None) -> bytes:
@@ -6681,7 +6697,9 @@ def diff_snapshots(
     """Compare two snapshots; or None and why not. Without text where contents are missing (partial clone)."""
     try:
         git = _private(after, env, deadline_at)
-        trees = _write_trees(git, *(_entries(_private(shot, env, deadline_at)) for shot in (before, after)))
+        held = [_entries(_private(shot, env, deadline_at)) for shot in (before, after)]
+        untouched = {path for path, stamp in before.stamps.items() if after.stamps.get(path) == stamp}
+        trees = _write_trees(git, *_differing(held[0], held[1], untouched))
         in_trees, counted = _compare(git, trees) if trees else ((), False)
         parts = _patch_parts(git, trees, in_trees, diff_chars) if counted and diff_chars else {}
         return fit_diff(merge_noted(in_trees, before.noted, after.noted), parts, diff_chars), ""
@@ -6694,9 +6712,25 @@ def _entries(git: _Private) -> frozenset[bytes]:
     return frozenset(_ask(git, "ls-files", "-z", "-s").split(b"\0"))
 
 
-def _write_trees(git: _Private, before: frozenset[bytes], after: frozenset[bytes]) -> tuple[str, ...]:
-    """Write two trees that hold only what differs; () where nothing does."""
-    sides = {b"before/": before - after, b"after/": after - before}
+def _differing(
+    before: frozenset[bytes], after: frozenset[bytes], untouched: set[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    """List what either holds alone, but for files that nobody has touched.
+
+    Of a file that a filter converts, orch records what it holds, and an agent's git what the filter made of it.
+    """
+    gone, new = before - after, after - before
+    same = untouched.intersection(map(_path, gone)).intersection(map(_path, new))
+    return [entry for entry in gone if _path(entry) not in same], [entry for entry in new if _path(entry) not in same]
+
+
+def _path(entry: bytes) -> bytes:
+    return entry.partition(b"\t")[2]
+
+
+def _write_trees(git: _Private, before: Sequence[bytes], after: Sequence[bytes]) -> tuple[str, ...]:
+    """Write two trees of what differs; () where nothing does."""
+    sides = {b"before/": before, b"after/": after}
     if not any(sides.values()):
         return ()
     # Each path begins with its side, so that one index makes both trees. A stage other than 0 is an unsolved

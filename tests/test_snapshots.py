@@ -601,6 +601,28 @@ def test_contents_that_the_repository_has_already_get_no_new_time_stamp(box):
     assert fingerprint(os.path.join(box.top, ".git")) == was
 
 
+@pytest.mark.parametrize("agent", [["status"], ["add", "."], ["commit", "-qam", "all", "--allow-empty"]])
+def test_a_filter_that_the_agents_git_runs_changes_no_file(box, agent):
+    box.write(".gitattributes", "*.bin filter=x -text\n")
+    box.git("config", "filter.x.clean", "sed s/raw/ptr/")
+    box.git("config", "filter.x.smudge", "sed s/ptr/raw/")
+    for name in ("a.bin", "b.bin", "c.bin", "d.bin"):
+        box.write(name, "raw\n")
+    box.commit()
+    for name in ("a.bin", "b.bin", "c.bin", "d.bin"):
+        os.utime(os.path.join(box.top, name), (1, 1))      # what git would have to look at
+    box.write("mine.bin", "raw\n")
+    box.snap()
+    box.git(*agent)
+    assert box.words() == []
+    box.write("a.bin", "RAW\n")
+    os.utime(os.path.join(box.top, "a.bin"), (1, 1))
+    os.chmod(os.path.join(box.top, "b.bin"), 0o755)
+    box.rm("c.bin")
+    os.rename(os.path.join(box.top, "mine.bin"), os.path.join(box.top, "d.bin"))
+    assert {"M a.bin", "M b.bin", "D c.bin", "D mine.bin"} <= set(box.words())
+
+
 def test_a_file_that_git_cannot_convert_is_left_out(box):
     box.write(".gitattributes", "*.u16 working-tree-encoding=UTF-16\n")
     box.commit()
