@@ -3348,6 +3348,7 @@ COMMIT_CHARS = 120
 MAX_CHANGED = 60
 MAX_EARLIER = 40
 MAX_COMMITS = 20
+MAX_CLOSED = 10
 
 STATUS_WORDS = {"A": "added", "D": "deleted", "M": "changed", "T": "changed type", "R": "renamed"}
 
@@ -3415,7 +3416,8 @@ def _state_part(facts: HandoffFacts) -> str:
     if facts.earlier is not None and not facts.earlier:
         lines.append("No file had uncommitted changes before the task began.")
     elif facts.earlier:
-        lines.append("Files that had uncommitted changes before the task began (not an agent's work):")
+        lines.append("Files that had uncommitted changes before the task began"
+                     " (not an agent's work; paths from the top level):")
         lines += _at_most(MAX_EARLIER, facts.earlier, lambda path: f"- {show_path(path)}")
     return "\n".join(lines)
 
@@ -3425,9 +3427,12 @@ def _changes_part(facts: HandoffFacts) -> str:
     if changes is None:
         why = one_line(facts.unknown_why, WHY_CHARS)
         return f"What has changed since is not known{': ' + why if why else ''}."
-    known = "What has changed since the task began:"
+    known = "What has changed since the task began (paths from the top level):"
     lines = [known if changes.files else "Git sees no file that has changed since the task began."]
     lines += _at_most(MAX_CHANGED, changes.files, _change_line)
+    if changes.closed:
+        lines += ["", "Repositories inside this one, which were not looked into:"]
+        lines += _at_most(MAX_CLOSED, changes.closed, lambda path: f"- {show_path(path)}")
     if facts.commits:
         lines += ["", "Commits made since:"]
         lines += _at_most(MAX_COMMITS, facts.commits, lambda commit: f"- {one_line(commit, COMMIT_CHARS)}")
@@ -3456,7 +3461,9 @@ def _change_line(change: Change) -> str:
     >>> _change_line(Change("R", "b", "a", 1, 0)), _change_line(Change("A", "x\ny", size_bytes=30))
     ('- renamed: a -> b (+1 -0)', '- added: "x\\ny" (30 bytes, not read)')
     """
-    if change.size_bytes is not None:
+    if change.path.endswith("/"):
+        note = " (a repository of its own)"
+    elif change.size_bytes is not None:
         note = f" ({change.size_bytes} bytes, not read)"
     elif change.binary:
         note = " (binary)"
@@ -3524,6 +3531,7 @@ class Changes:
     files: tuple[Change, ...]
     diff: str = ""
     shown: tuple[str, ...] = ()       # paths whose text is in `diff`
+    closed: tuple[str, ...] = ()      # submodules and other repositories inside, of which nothing more is known
 
 
 @value
@@ -6702,7 +6710,10 @@ def diff_snapshots(
         trees = _write_trees(git, *_differing(held[0], held[1], untouched))
         in_trees, counted = _compare(git, trees) if trees else ((), False)
         parts = _patch_parts(git, trees, in_trees, diff_chars) if counted and diff_chars else {}
-        return fit_diff(merge_noted(in_trees, before.noted, after.noted), parts, diff_chars), ""
+        inside = {os.fsdecode(_path(entry)) for entry in held[1] if entry.startswith(b"160000 ")}
+        inside.update(path for path in after.noted if path.endswith("/"))
+        changes = fit_diff(merge_noted(in_trees, before.noted, after.noted), parts, diff_chars)
+        return replaced(changes, closed=tuple(sorted(inside))), ""
     except (GitError, OSError) as trouble:
         return None, str(trouble)
 

@@ -191,6 +191,16 @@ def test_commits_are_listed_where_no_file_has_changed_too():
     assert "\n\nCommits made since:\n- abc123 what was there already\n" in text
 
 
+def test_a_handoff_says_what_was_not_looked_into_and_where_paths_begin():
+    inner = h.Change("A", "new/", size_bytes=0)
+    text, _ = h.render_handoff(facts(changes=h.Changes((inner,), closed=("lib", "new/", "odd\nname"))))
+    assert "(not an agent's work; paths from the top level):\n- notes.txt\n" in text
+    assert "since the task began (paths from the top level):\n- added: new/ (a repository of its own)\n" in text
+    assert "\n\nRepositories inside this one, which were not looked into:\n- lib\n- new/\n- \"odd\\nname\"\n" in text
+    text, _ = h.render_handoff(facts(changes=h.Changes((), closed=tuple(f"lib{n}" for n in range(99)))))
+    assert "- lib9\n- and 89 more" in text
+
+
 def test_secrets_outside_the_request_are_masked_and_counted():
     secret = "ghp_" + A36
     text, masked = h.render_handoff(facts(

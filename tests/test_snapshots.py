@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -455,7 +456,11 @@ def test_submodules_count_by_their_commit(box, tmp_path):
     sub = Box(os.path.join(box.top, "sub"), box.env, box.store, "none")
     sub.write("x", "dirty\n")
     box.snap()
-    assert box.words() == []
+    Box(os.path.join(box.top, "inner"), box.env, box.store)
+    changes = box.changes()
+    assert ([c.path for c in changes.files], changes.closed) == (["inner/"], ("inner/", "sub"))
+    shutil.rmtree(os.path.join(box.top, "inner"))
+    assert box.words() == [] and box.changes().closed == ("sub",)
     sub.git("-c", "user.name=n", "-c", "user.email=e", "commit", "-qam", "inside")
     assert box.words() == ["M sub"]
     assert "+Subproject commit" in box.changes().diff
@@ -954,7 +959,6 @@ print(g.earlier_changes(shot, env=env, deadline_at=until))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs as another user")
 def test_unreadable_files_and_a_read_only_repository_are_no_obstacle(env):
-    import shutil
     import tempfile
     base = tempfile.mkdtemp()                       # pytest's own folders are closed to others
     try:
