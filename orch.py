@@ -6383,7 +6383,7 @@ def take_snapshot(
     try:
         if before is None:
             _make_private_dir(repo, store, env)
-            _ignore_folder(os.path.join(store, "git", "info", "exclude"), home_of(env), repo.top)
+            _ignore_home(os.path.join(store, "git", "info", "exclude"), home_of(env), repo.top)
         index = os.path.join(store, "git", "index-after" if before else "index-before")
         git = _Private(repo.top, private_git_env(store, repo.top, index, env), deadline_at)
         _copy_index(repo, git)
@@ -6460,12 +6460,15 @@ def _make_private_dir(repo: Repo, store: str, env: Mapping[str, str]) -> None:
             _write(git_dir, f"info/{os.path.basename(path)}", _read(path))
 
 
-def _ignore_folder(exclude: str, folder: str, top: str) -> None:
-    """Add a folder inside `top` to a private list of what is ignored."""
-    inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
-    if inside != "." and not inside.startswith("..") and "\n" not in inside:
-        with open(exclude, "ab") as file:
-            file.write(b"\n/" + os.fsencode(re.sub(r"([\\*?\[\] ])", r"\\\1", inside)) + b"/\n")
+def _ignore_home(exclude: str, home: str, top: str) -> None:
+    """Add orch's home, if it lies in `top`, to a private list of what is ignored; what it holds, if it is `top`."""
+    inside = os.path.relpath(os.path.realpath(home), os.path.realpath(top))
+    if inside.split("/")[0] == ".." or "\n" in inside:
+        return
+    escaped = re.sub(r"([\\*?\[\] ])", r"\\\1", inside)
+    names = ("cache/", "state.json*", "state.lock", "usage.jsonl*", "usage.lock") if inside == "." else (f"{escaped}/",)
+    with open(exclude, "ab") as file:
+        file.write(b"".join(b"\n/" + os.fsencode(name) for name in names) + b"\n")
 
 
 def _pairs(listing: bytes) -> Iterator[tuple[str, bytes | None]]:

@@ -514,14 +514,14 @@ def test_a_reset_time_that_is_behind_us_does_not_shorten_a_known_one(orch, fake)
     assert epoch_of(orch.state()["cooldowns"]["claude"]["until"]) >= known
 
 
-@pytest.mark.parametrize("name", [".orch-home", "a b/[c]*", "plain"])
+@pytest.mark.parametrize("name", [".orch-home", "a b/[c]*", "plain", "..orch", "."])
 def test_a_home_inside_the_repository_is_no_work_of_an_agent(orch, fake, repo, name):
     fake("claude", claude_limit(time.time() + HOUR, write={"new.txt": "x\n"}))
     fake("codex", codex_ok("done"))
     result = orch("--json", "go", env={"ORCH_HOME": str(repo / name)})
     assert (repo / name / "state.json").exists()
     assert result.json["changed_files"] == ["new.txt"]
-    assert name not in fake.calls[1].prompt.decode()
+    assert f"{name}/" not in fake.calls[1].prompt.decode()
     assert "new.txt" in fake.calls[1].prompt.decode()
 
 
