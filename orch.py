@@ -7145,7 +7145,9 @@ class Watch:
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
                             env=self.environment(), stdin=launch.stdin is not None)
         except (OSError, ValueError) as err:
-            return Ended(None, stderr=f"{self.agent.command[0]}: {reason_of(err)}"), Report(complete=False)
+            astray = getattr(err, "filename", None) == world.cwd     # an earlier agent has removed it
+            what = f"the working directory {world.cwd}" if astray else self.agent.command[0]
+            return Ended(None, stderr=f"{what}: {reason_of(err)}"), Report(complete=False)
         child = Child(process, self.attempt_id, limits, world.stop, self)
         ended = child.run(None if launch.stdin is None else os.fsencode(launch.stdin))
         self.after(child)

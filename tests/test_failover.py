@@ -442,6 +442,13 @@ def test_where_no_snapshot_can_be_kept_the_handoff_says_why(orch, fake, repo):
     assert f"not known: no snapshot: {missing}: No such file or directory" in fake.calls[1].prompt.decode()
 
 
+def test_a_working_directory_that_the_first_agent_removed_is_named(orch, fake):
+    fake("claude", claude_limit(time.time() + HOUR, run="import shutil; shutil.rmtree(os.getcwd())"))
+    fake("codex")
+    result = orch("--json", "go")
+    assert result.json["attempts"][1]["error"] == f"the working directory {orch.work}: No such file or directory", result
+
+
 def test_a_long_request_is_handed_over_through_standard_input(orch, fake):
     fake("claude", claude_limit(time.time() + HOUR))
     fake("codex", codex_ok())
