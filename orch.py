@@ -6560,7 +6560,8 @@ class _Found:
     """A path that git calls new, changed or gone."""
     path: bytes
     tracked: bool
-    stat: os.stat_result | None       # None: not there
+    size: int | None                  # None: not there
+    mtime_ns: int
     usable: bool                      # git can read it
 
 
@@ -6585,13 +6586,14 @@ def _look(path: bytes, tracked: bool, full: bytes) -> _Found | None:
     try:
         status = os.lstat(full.rstrip(b"/"))
     except OSError:
-        return _Found(path, tracked, None, True) if tracked else None
+        return _Found(path, tracked, None, 0, True) if tracked else None
+    found = functools.partial(_Found, path, tracked, status.st_size, status.st_mtime_ns)
     if stat.S_ISDIR(status.st_mode):
         # Tracked: a submodule, or a file that became a directory. Untracked: a repository of its own.
-        return _Found(path, tracked, status, tracked) if tracked or path.endswith(b"/") else None
+        return found(tracked) if tracked or path.endswith(b"/") else None
     if stat.S_ISLNK(status.st_mode):
-        return _Found(path, tracked, status, True)
-    return _Found(path, tracked, status, os.access(full, os.R_OK)) if stat.S_ISREG(status.st_mode) else None
+        return found(True)
+    return found(os.access(full, os.R_OK)) if stat.S_ISREG(status.st_mode) else None
 
 
 def _behind_link(top: bytes, path: bytes, known: dict[bytes, bool]) -> bool:
@@ -6620,10 +6622,10 @@ def _choose(walked: Iterator[_Found], before: Snapshot | None) -> _Chosen:
     chosen = _Chosen([], [], {})
     left = UNTRACKED_TOTAL_BYTES
     for item in sorted(found.values(), key=lambda item: (item.path not in first, item.path)):
-        size = item.stat.st_size if item.stat else 0
+        size = item.size or 0
         limit = TRACKED_FILE_BYTES if item.tracked else min(UNTRACKED_FILE_BYTES, left)
-        if item.stat and (size > limit or not item.usable or len(chosen.untracked) >= MAX_UNTRACKED):
-            chosen.noted[os.fsdecode(item.path)] = _note(item, item.stat)
+        if item.size is not None and (size > limit or not item.usable or len(chosen.untracked) >= MAX_UNTRACKED):
+            chosen.noted[os.fsdecode(item.path)] = _note(item)
         elif item.tracked:
             chosen.tracked.append(item.path)
         else:
@@ -6640,10 +6642,10 @@ def _hidden(before: Snapshot, found: Mapping[bytes, _Found]) -> dict[bytes, _Fou
     return {item.path: item for item in walked}
 
 
-def _note(item: _Found, status: os.stat_result) -> Noted:
+def _note(item: _Found) -> Noted:
     # Of a repository inside this one only its being there counts; its folder's size and time say nothing.
     folder = item.path.endswith(b"/")
-    return Noted(0, 0) if folder else Noted(status.st_size, status.st_mtime_ns, item.tracked)
+    return Noted(0, 0) if folder else Noted(item.size or 0, item.mtime_ns, item.tracked)
 
 
 def _lend_old_line_ends(git: _Private, tracked: Sequence[bytes]) -> None:
