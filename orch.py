@@ -3788,6 +3788,11 @@ def with_job(state: dict[str, Any], job: Mapping[str, Any] | None, now: float) -
             "cooldowns": {key: entry for key, entry in state["cooldowns"].items() if key in ends}}
 
 
+def without_job(state: dict[str, Any], task_id: str) -> dict[str, Any]:
+    """The state without the record of a job, which is under way again."""
+    return {**state, "jobs": [job for job in state["jobs"] if job.get("id") != task_id]}
+
+
 def parse_ledger(lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
     """Yield each ledger record, None for a line that is not one."""
     decode = json.JSONDecoder().raw_decode                 # json.loads does this after a third of its time
@@ -3890,6 +3895,18 @@ def total_cost(attempts: Sequence[Attempt]) -> float | None:
     """The sum of the costs that the attempts reported; None where none reported any."""
     known = [a.cost_usd for a in attempts if a.cost_usd is not None]
     return round(sum(known), 10) if known else None
+
+
+def spent_in(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a job says of its attempts, from their ledger lines: how many, tokens and cost; None where none said any.
+
+    >>> spent_in([{"at": "", "outcome": "ok", "usage": None, "cost_usd": 0.5, "duration_ms": 1, "kind": "summary"}])
+    {'attempts': 0, 'usage': None, 'cost_usd': 0.5}
+    """
+    total = summarise(records, "task", "")["total"]
+    usage = {name: total[name] for name in (*Usage.__annotations__, "billable")}
+    return {"attempts": sum(record.get("kind") != "summary" for record in records),
+            "usage": usage if any(record.get("usage") for record in records) else None, "cost_usd": total["cost_usd"]}
 
 
 def exit_status(attempts: Sequence[Attempt], any_cooling: bool) -> Exit:
@@ -6944,6 +6961,8 @@ class Run:
         self.world, self.config, self.request, self.part = world, config, request, part
         self.began_on, self.began_at = world.now(), world.stop.clock()
         self.task_id: str = part.lead.task_id if part else new_task_id(self.began_on)
+        self.run_at: str | None = part.lead.run_at if part else render_time(self.began_on)  # when its first life began
+        self.earlier: int = part.lead.earlier if part else 0                               # attempts of earlier lives
         self.numbers: Iterator[int] = part.lead.numbers if part else itertools.count(1)    # of the task's attempts
         self.number = 0                                    # of the latest attempt
         self.project = path_text(find_checkout(world.cwd) or world.cwd)
@@ -6992,7 +7011,7 @@ class Run:
     def note(self, **of: Any) -> dict[str, Any]:
         """What the note of an attempt in progress says, or that of a team, which has no agent and no process."""
         return {"task_id": self.task_id, "agent": None, "model": None, "at": render_time(self.world.now()),
-                "run_at": render_time(self.began_on), "role": self.part.role if self.part else None,
+                "run_at": self.run_at, "earlier": self.earlier, "role": self.part.role if self.part else None,
                 "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt), **of}
 
     def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
@@ -7654,13 +7673,16 @@ def adopt_orphans(one: Run) -> None:
                 one.in_home(lambda _world, path, fd: forget_claim(path, fd), record["path"], claim)
 
 
+KILLED = "orch was killed"
+
+
 def adopt(one: Run, record: Mapping[str, Any]) -> None:
     """Take over one dead run's attempt: stop it, say so, record it as aborted; each but what was done before."""
     task_id, agent, now = str(record.get("task_id")), record.get("agent"), one.world.now()
-    in_ledger = one.in_home(is_in_ledger, record)
-    is_job = any(job.get("id") == task_id and str(job.get("at")) >= str(record.get("run_at"))
-                 for job in read_state(one.world)[0]["jobs"])      # a run that went on has one of an earlier life too
-    if in_ledger and is_job:                               # it was killed when all was done
+    lines = one.in_home(lines_of_life, record) or []
+    in_ledger = is_in_ledger(record, lines)
+    known: dict[str, Any] = next((job for job in read_state(one.world)[0]["jobs"] if job.get("id") == task_id), {})
+    if in_ledger and known:                                # it was killed when all was done
         return
     stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() and not in_ledger else 0
     where = f" on {printable(str(agent))}" if agent else ""
@@ -7671,21 +7693,27 @@ def adopt(one: Run, record: Mapping[str, Any]) -> None:
     told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal",
             "usage": None, "cost_usd": None, "duration_ms": None, "project": record.get("project")}
     if not in_ledger:
-        one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED,
-                                    "prompt_chars": record.get("prompt_chars"), "role": record.get("role"),
-                                    "kind": record.get("kind", "run")})
-    job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": "orch was killed", "attempts": 1,
-           "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None}
-    if not is_job:
+        lines.append({**told, "task_id": task_id, "outcome": ABORTED, "prompt_chars": record.get("prompt_chars"),
+                      "role": record.get("role"), "kind": record.get("kind", "run")})
+        one.in_home(append_ledger, lines[-1])
+    if not known or known.get("error") == KILLED:          # of two roles that were at work at once, the second one adds
+        job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": KILLED,
+               "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None, **known,
+               **spent_in(lines)}
         one.in_home(update_state, lambda state: with_job(state, job, now))
 
 
-def is_in_ledger(world: World, record: Mapping[str, Any]) -> bool:
-    """Whether the attempt of a note has its line in the ledger: the third of a task has, when there are three."""
-    lines = read_ledger_since(world, str(record.get("run_at")))
+def lines_of_life(world: World, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ledger's lines of the run that a note is of; of one that went on, those of its latest life."""
+    since, task_id, earlier = str(record.get("run_at")), record.get("task_id"), record.get("earlier")
+    lines = [line for line in read_ledger_since(world, since) if line and line.get("task_id") == task_id]
+    return lines[earlier:] if isinstance(earlier, int) else lines
+
+
+def is_in_ledger(record: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the attempt of a note has its line: the third of a role has, when there are three."""
     number = record.get("nth", record["marker"].rpartition(".")[2])
-    mine = ("task_id", "role")                             # of a team, two roles may have been at work at once
-    written = [line for line in lines if line and all(line.get(key) == record.get(key) for key in mine)]
+    written = [line for line in lines if line.get("role") == record.get("role")]    # two may have been at work at once
     return str(number).isdecimal() and len(written) >= int(number)
 
 # === READINESS ============================================================
@@ -7986,11 +8014,9 @@ def one_at_a_time(world: World) -> World:
 class Team:
     """A run with roles under way: the plan, and what its roles have come to."""
 
-    def __init__(self, lead: Run, selection: Selection, at: str | None = None,
-                 kept: Mapping[str, Share] | None = None) -> None:
+    def __init__(self, lead: Run, selection: Selection, kept: Mapping[str, Share] | None = None) -> None:
         from threading import Lock
         self.lead, self.selection = lead, selection
-        self.at = at or render_time(lead.began_on)         # of its first life
         self.roles = roles_of(lead.config, selection.roles)
         self.shares: list[Share | None] = [(kept or {}).get(role.name) for role in self.roles]
         self.resumed = kept is not None
@@ -8036,7 +8062,7 @@ class Team:
         """What run.json says."""
         lead = self.lead
         options = {name: getattr(lead.request, name) for name in (*OPTION_TEXTS, *OPTION_SPANS, "failover")}
-        return {"version": RUN_VERSION, "id": lead.task_id, "at": self.at, "status": status,
+        return {"version": RUN_VERSION, "id": lead.task_id, "at": lead.run_at, "status": status,
                 "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": options,
                 "selection": self.selection.__dict__, "roles": self.role_rows(running=True)}
 
@@ -8092,8 +8118,11 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
     try:
         adopt_orphans(lead)
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
-            lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
+            lead.earlier = lead.in_home(count_attempts, lead.task_id, lead.run_at) or 0
+            lead.numbers = itertools.count(1 + lead.earlier)
         lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
+        if team.resumed:                                   # its record tells whether this life has ended
+            lead.in_home(update_state, lambda state: without_job(state, lead.task_id))
         if lead.request.changes_wanted or len(team.roles) > 1:
             lead.tree = Tree(lead.world)
         team.save()
@@ -9334,9 +9363,9 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     screen.notice(f"going on with {record['id']}: {', '.join(left) or 'nothing is left'} "
                   f"({printable(record['prompt'], 80)})")
     lead, chosen = Run(one_at_a_time(world), config, request), record["selection"]
-    lead.task_id = record["id"]
+    lead.task_id, lead.run_at = record["id"], record["at"]
     selection = Selection(chosen["by"], names, chosen.get("team"), tuple(_list(chosen.get("reasons"))) or ("resume",))
-    return run_team(Team(lead, selection, record["at"], kept), (*warnings, *told))
+    return run_team(Team(lead, selection, kept), (*warnings, *told))
 
 
 def _cwd_of(record: Mapping[str, Any], world: World) -> str:

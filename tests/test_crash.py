@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, claude_ok, codex_ok, needs_proc, step, wait_until
+from conftest import ROOT, claude_failed, claude_ok, codex_ok, needs_proc, step, wait_until
 from tools import torture
 
 import orch as core
@@ -76,6 +76,21 @@ def test_what_a_killed_orch_left_is_stopped_told_of_and_recorded_once(orch, fake
     assert not lives(agent)
     assert [record["outcome"] for record in orch.ledger()] == ["aborted", "ok", "ok"]
     assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok", "ok"]
+
+
+def test_a_killed_run_is_one_job_with_all_its_attempts_and_what_they_cost(orch, fake):
+    fake("claude", claude_failed("The widget could not be frobnicated."),
+         claude_ok("in short: nothing", input_tokens=7, cache_creation=0, output_tokens=2, cost_usd=0.75))    # asked what it did
+    fake("codex", step(run=SLEEP))
+    process = orch.start("the dead one")
+    wait_until(lambda: len(fake.calls) == 3, what="the second agent's start")
+    process.kill()
+    process.communicate()
+    fake("claude", claude_ok("42"))
+    assert orch("next").out == "42\n"
+    job = orch.state()["jobs"][0]
+    assert (job["status"], job["agent"], job["attempts"], job["cost_usd"]) == ("aborted", "codex", 2, 0.75)
+    assert (job["usage"]["input_tokens"], job["usage"]["output_tokens"], job["usage"]["billable"]) == (7, 2, 9)
 
 
 def test_a_lock_that_a_child_still_holds_is_waited_for(orch, fake, dead_note, monkeypatch):

@@ -262,7 +262,6 @@ def test_a_run_that_is_killed_when_it_goes_on_is_recorded_as_aborted(team, fake)
     run_id = stopped_run(team, fake)
     fake("codex", codex_ok("", run=STAY))
     fake("claude", claude_ok("42"))
-    time.sleep(1.1)                                     # the job says to the second when it ended
     process = team.start("runs", "resume", run_id)
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
     process.kill()
@@ -271,6 +270,27 @@ def test_a_run_that_is_killed_when_it_goes_on_is_recorded_as_aborted(team, fake)
     jobs = {job["id"]: job["status"] for job in team.state()["jobs"]}
     assert jobs.pop(run_id) == "aborted" and [*jobs.values()] == ["ok"]
     assert team.leftovers() == {}
+
+
+@needs_proc
+def test_a_run_that_is_killed_time_and_again_as_it_goes_on_leaves_nothing_running(team, fake):
+    """What an earlier life of it has recorded, within the same second too, is no record of the latest one."""
+    run_id = stopped_run(team, fake)
+    for life in range(3):
+        fake("codex", codex_ok("", run=STAY))
+        process = team.start("runs", "resume", run_id)
+        wait_until(lambda: len(list(team.work.glob("up-*"))) > life, 30, "the builder at work")  # noqa: B023
+        process.kill()
+        process.communicate()
+        assert len(team.leftovers()) == 1
+    fake("claude", claude_ok("42"))
+    assert "1 process of it stopped" in team("next").err
+    assert team.leftovers() == {}
+    assert [(line["role"], line["outcome"]) for line in team.ledger()] == [
+        ("planner", "ok"), ("builder", "failed"), *[("builder", "aborted")] * 3, (None, "ok")]
+    job, _ = team.state()["jobs"]
+    assert (job["id"], job["status"], job["attempts"]) == (run_id, "aborted", 1)
+    assert len({call.env["ORCH_ATTEMPT_ID"] for call in fake.calls}) == len(fake.calls)
 
 
 @needs_proc
@@ -288,7 +308,7 @@ def test_a_run_killed_with_two_roles_at_work_is_recorded_once_each(team, fake):
     assert "orch runs resume" in result.err
     assert sorted((line["role"] or "", line["outcome"]) for line in team.ledger()) == [
         ("", "ok"), ("critic", "aborted"), ("reviewer", "aborted")]
-    assert [job["status"] for job in team.state()["jobs"]] == ["aborted", "ok"]
+    assert [(job["status"], job["attempts"]) for job in team.state()["jobs"]] == [("aborted", 2), ("ok", 1)]
     assert team.leftovers() == {} and list((team.home / "cache" / "running").iterdir()) == []
 
 
