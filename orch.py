@@ -5540,6 +5540,19 @@ def private_folder(env: Mapping[str, str]) -> str:
     return path
 
 
+def is_private_folder(path: Any) -> bool:
+    """Whether a path that was noted is a temporary folder of ours: by its name, its owner, and no link."""
+    import stat
+    name = os.path.basename(path) if isinstance(path, str) and os.path.isabs(path) else ""
+    if not re.fullmatch("orch-[0-9a-f]{16}", name):
+        return False
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):                          # it has gone, or is no path
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
 def remove_folder(path: str) -> None:
     """Remove a folder of ours with all that is in it; never follows a link. What cannot be removed stays."""
     for folder, folders, files in os.walk(path, topdown=False):
@@ -6104,7 +6117,8 @@ def _exit_fd(pid: int) -> int | None:
 # it has ended and is recorded: between any two steps, one of note, ledger and jobs tells
 # of it. What a killed orch left is found there by the next one on that host. The
 # note stays open and locked while its orch lives, which no reused pid can fake; without
-# a lock (some network file systems) pid, start time and boot must agree.
+# a lock (some network file systems) pid, start time and boot must agree. A kill during the
+# very first snapshot, of which there is no note yet, leaves its temporary folder behind.
 
 FORK_S = 0.5                                               # how long a child may be on its way to become an agent
 
@@ -6222,6 +6236,12 @@ def _claim(path: str) -> int | None:
         pass
     os.close(fd)
     return None
+
+
+def remove_folders(record: Mapping[str, Any]) -> None:
+    """Remove the temporary folders that a dead run has noted."""
+    for path in filter(is_private_folder, _list(record.get("folders"))):
+        remove_folder(path)
 
 
 def forget_claim(path: str, fd: int) -> None:
@@ -7008,11 +7028,15 @@ class Run:
             lead.home_trouble = True
             lead.warn(text)
 
-    def note(self, **of: Any) -> dict[str, Any]:
-        """What the note of an attempt in progress says, or that of a team, which has no agent and no process."""
+    def note(self, *folders: str, **of: Any) -> dict[str, Any]:
+        """What the note of an attempt in progress says, or that of a team, which has no agent and no process.
+
+        `folders` are temporary ones, to be removed by whoever finds the run dead.
+        """
         return {"task_id": self.task_id, "agent": None, "model": None, "at": render_time(self.world.now()),
                 "run_at": self.run_at, "earlier": self.earlier, "role": self.part.role if self.part else None,
-                "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt), **of}
+                "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt),
+                "folders": [path for path in (self.tree.store if self.tree else "", *folders) if path], **of}
 
     def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
         """Note an attempt before its agent starts, in place of the one before it, which is in the ledger by now."""
@@ -7030,8 +7054,13 @@ class Run:
         """Let go of what it has; a run that ended by an error leaves its notes to the next one."""
         while self.notes:
             os.close(self.notes.pop()[1])
+        self.close_tree()
+
+    def close_tree(self) -> None:
+        """Remove the snapshots."""
         if self.tree is not None:
             self.tree.close()
+            self.tree = None
 
     def time_left(self) -> float:
         """Seconds to the deadline."""
@@ -7159,8 +7188,8 @@ class Watch:
         world = self.run_.world
         task, run = self.task, self.run_
         run.note_attempt(self.attempt_id, run.note(
-            kind=task.kind, nth=len(run.attempts) + len(run.extra) + 1, agent=self.agent.name,
-            model=task.candidate.model, prompt_chars=len(task.prompt)))
+            os.path.dirname(self.usage_file or ""), kind=task.kind, nth=len(run.attempts) + len(run.extra) + 1,
+            agent=self.agent.name, model=task.candidate.model, prompt_chars=len(task.prompt)))
         try:
             launch, limits = self.launch(), self.limits()
             process = spawn(launch.argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
@@ -7554,6 +7583,7 @@ def with_changes(one: Run, result: Result) -> Result:
 
 def record_end(one: Run, result: Result, job: Mapping[str, Any] | None, keys: Sequence[str] = ()) -> Result:
     """Write the job, if it is one, and what has answered; returns the result with all warnings."""
+    one.close_tree()                                       # while there is a note of it
     if job or keys:
         one.in_home(update_state, lambda state: with_job(with_success(state, keys), job, one.world.now()))
     one.forget_notes()
@@ -7669,6 +7699,7 @@ def adopt_orphans(one: Run) -> None:
         if claim is not None:                              # else its orch lives, or another one was quicker
             try:
                 adopt(one, record)
+                remove_folders(record)
             finally:
                 one.in_home(lambda _world, path, fd: forget_claim(path, fd), record["path"], claim)
 
@@ -8120,11 +8151,11 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
             lead.earlier = lead.in_home(count_attempts, lead.task_id, lead.run_at) or 0
             lead.numbers = itertools.count(1 + lead.earlier)
+        if lead.request.changes_wanted or len(team.roles) > 1:
+            lead.tree = Tree(lead.world)
         lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
         if team.resumed:                                   # its record tells whether this life has ended
             lead.in_home(update_state, lambda state: without_job(state, lead.task_id))
-        if lead.request.changes_wanted or len(team.roles) > 1:
-            lead.tree = Tree(lead.world)
         team.save()
         for batch in plan_batches(team.roles):
             left = [index for index in batch if team.shares[index] is None]

@@ -93,6 +93,22 @@ def test_a_killed_run_is_one_job_with_all_its_attempts_and_what_they_cost(orch, 
     assert (job["usage"]["input_tokens"], job["usage"]["output_tokens"], job["usage"]["billable"]) == (7, 2, 9)
 
 
+@pytest.mark.parametrize(("args", "count"), [((), 1), (("-a", "copilot"), 2), (("--roles", "one,two"), 2)])
+def test_the_temporary_folders_of_a_killed_run_are_removed(orch, fake, repo, args, count):
+    """Copies of the user's files, and what an agent writes its tokens to."""
+    orch.configure({"roles": {"one": {"prompt": "x"}, "two": {"prompt": "x"}}})
+    for agent in ("claude", "copilot"):
+        fake(agent, step(run=SLEEP)) if (agent == "copilot") == ("copilot" in args) else fake(agent)
+    process = orch.start(*args, "the dead one")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    process.kill()
+    process.communicate()
+    assert len(list(orch.base.glob("orch-*"))) == count
+    fake("codex", codex_ok("42"))
+    assert orch("-a", "codex", "next").out == "42\n"
+    assert list(orch.base.glob("orch-*")) == []
+
+
 def test_a_lock_that_a_child_still_holds_is_waited_for(orch, fake, dead_note, monkeypatch):
     """A kill between fork and exec: the child has the lock of the note until it becomes the agent."""
     dead_note()

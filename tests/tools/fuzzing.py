@@ -122,7 +122,7 @@ RECORD = {
     "duration_ms": 5, "prompt_chars": 2, "project": "/x", "role": None, "kind": "run"}
 NOTE = {"host": os.uname().nodename, "boot": "b", "pid": 1, "start": "1", "marker": "20261130T100000-00000000.1", "task_id": "20261130T100000-00000000",
         "agent": "claude", "model": None, "kind": "run", "at": "2026-11-30T10:00:00Z", "run_at": "2026-11-30T10:00:00Z", "earlier": 0, "nth": 1,
-        "project": "/x", "prompt_chars": 2, "prompt": "hi"}
+        "folders": ["/tmp/orch-0123456789abcdef"], "project": "/x", "prompt_chars": 2, "prompt": "hi"}
 KEPT = {"at": "2026-11-30T10:00:00Z", "task_id": "t", "agent": "claude", "model": None, "exit_code": 1, "signal": None, "stopped": None,
         "prompt": "hi", "stdout": "x", "stderr": "y"}
 DIFF = ("diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-one\n+password = 'hunter2hunter2'\n"

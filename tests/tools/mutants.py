@@ -199,6 +199,7 @@ CRASHES = (
            "        return",
            ["crash::a_kill_at_any_moment_loses_nothing_and_the_next_run_clears_up",
             "crash::a_killed_run_is_one_job_with_all_its_attempts_and_what_they_cost",
+            "crash::the_temporary_folders_of_a_killed_run_are_removed",
             "crash::what_a_killed_orch_left_is_stopped_told_of_and_recorded_once"]),
     Mutant("note not removed", "what has ended is noted as running for ever",
            "        remove_file(path)\n    finally:",
