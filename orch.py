@@ -6115,12 +6115,14 @@ def _exit_fd(pid: int) -> int | None:
 # === RUNNING ==============================================================
 # A note for each attempt in progress, written before its agent starts and removed when
 # it has ended and is recorded: between any two steps, one of note, ledger and jobs tells
-# of it. What a killed orch left is found there by the next one on that host. The
-# note stays open and locked while its orch lives, which no reused pid can fake; without
-# a lock (some network file systems) pid, start time and boot must agree. A kill during the
-# very first snapshot, of which there is no note yet, leaves its temporary folder behind.
+# of it. What a killed orch left is found there by the next one on that host, or after a
+# week on any: containers have a new name each time. The note stays open and locked while
+# its orch lives, which no reused pid can fake; without a lock (some network file systems)
+# pid, start time and boot must agree. A kill during the first snapshot, of which there is
+# no note yet, leaves its temporary folder behind.
 
 FORK_S = 0.5                                               # how long a child may be on its way to become an agent
+ELSEWHERE_S = 7 * 86400                                    # a host that has not cleared up by then is gone for good
 
 
 def running_folder(world: World) -> str:
@@ -6171,7 +6173,7 @@ def start_of(pid: int) -> str | None:
 
 def read_running(world: World) -> list[dict[str, Any]]:
     """The attempts noted as in progress, each with `alive`: whether its orch still lives (None: on another host)."""
-    return [{**record, "path": path, "alive": _owner_lives(record, path)}
+    return [{**record, "path": path, "alive": _owner_lives(record, path, world.now())}
             for path, record in _read_notes(world) if record is not None]
 
 
@@ -6198,9 +6200,10 @@ def _read_notes(world: World) -> Iterator[tuple[str, dict[str, Any] | None]]:
         yield path, record if isinstance(record, dict) and isinstance(record.get("marker"), str) else None
 
 
-def _owner_lives(record: Mapping[str, Any], path: str) -> bool | None:
+def _owner_lives(record: Mapping[str, Any], path: str, now: float) -> bool | None:
     pid = record.get("pid")
-    if record.get("host") != os.uname().nodename:
+    is_recent = str(record.get("at") or "") > str(render_time(now - ELSEWHERE_S))
+    if is_recent and record.get("host") != os.uname().nodename:
         return None
     known = record.get("boot") == boot_id() and record.get("start") is not None
     if known and isinstance(pid, int) and start_of(pid) == record["start"]:
@@ -8870,7 +8873,8 @@ def cmd_status(given: Given, world: World) -> int:
     for row in status["running"]:
         role = f" as {row['role']}" if row["role"] else ""
         since = render_ago(parse_time(row["at"]), now)
-        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}, since {since}") + "\n")
+        where = f" on {row['host']}, not known whether it still runs" if row["alive"] is None else ""
+        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}, since {since}{where}") + "\n")
     total = status["today"]
     attempts = f"{total['attempts']} attempt{'' if total['attempts'] == 1 else 's'}"
     write_out(f"today: {attempts}, {render_count(total['billable'])} tokens, "
@@ -8882,7 +8886,7 @@ def read_status(given: Given, world: World) -> dict[str, Any]:
     """What `orch status --json` prints."""
     config, state, now = load_config(given, world), load_state(world), world.now()
     agents = [_agent_status(agent, state, now, world) for agent in in_order(config)]
-    running = [{k: r.get(k) for k in ("task_id", "agent", "model", "role", "at", "pid", "host", "prompt")}
+    running = [{k: r.get(k) for k in ("task_id", "agent", "model", "role", "at", "pid", "host", "alive", "prompt")}
                for r in read_running(world) if r["alive"] is not False and r.get("kind") != "team"]
     midnight = _midnight(now)
     today = summarise(read_ledger_since(world, midnight), "agent", midnight)

@@ -145,6 +145,21 @@ def test_a_run_of_another_host_on_a_shared_home_is_left_alone(orch, fake, dead_n
     assert lives(agent)
     assert len(list((orch.home / "cache" / "running").iterdir())) == 1
     assert "aborted" not in json.dumps(orch.state())
+    assert "on another.example.org, not known whether it still runs" in orch("status").out
+    [row] = orch("status", "--json").json["running"]
+    assert (row["host"], row["alive"]) == ("another.example.org", None)
+
+
+def test_a_run_of_a_host_that_never_came_back_is_recorded_after_a_week(orch, fake, dead_note):
+    """A container has a new name each time: nobody else would ever clear up after it."""
+    old = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 8 * 86400))
+    dead_note(host="another.example.org", boot="another boot", at=old, run_at=old)
+    assert "running" not in orch("status").out
+    fake("claude", claude_ok("42"))
+    result = orch("next")
+    assert result.out == "42\n" and "0 processes of it stopped, recorded as aborted" in result.notices[0], result
+    assert list((orch.home / "cache" / "running").iterdir()) == []
+    assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok"]
 
 
 def test_after_a_reboot_the_run_is_recorded_and_nothing_is_signalled(orch, fake, dead_note):

@@ -124,7 +124,8 @@ def test_no_cell_brings_its_own_escapes(orch):
 
 
 def test_no_note_of_a_run_brings_escapes(orch):
-    note = {"marker": "m", "host": "elsewhere", "task_id": "\x1b[31mred", "agent": "a\nb", "role": None, "at": "2026-12-01T00:00:00Z"}
+    note = {"marker": "m", "host": "elsewhere", "task_id": "\x1b[31mred", "agent": "a\nb", "role": None,
+            "at": o.render_time(o.time.time())}
     (orch.home / "cache" / "running").mkdir(parents=True)
     orch.configure(o.json.dumps(note), orch.home / "cache" / "running" / "m.json")
     shown = orch("status").out
