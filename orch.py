@@ -5453,11 +5453,14 @@ class World:
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file without ever waiting for it; raises OSError for anything else."""
+    """Open a regular file without ever waiting for it, 0600 where it is made; raises OSError for anything else."""
     import errno
     import stat
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        if flags & os.O_CREAT and mode & 0o600 != 0o600:   # by a umask that takes our own rights as well
+            os.fchmod(fd, stat.S_IMODE(mode) | 0o600)
         return fd
     os.close(fd)
     raise OSError(errno.EINVAL, "not a regular file", path)
@@ -5487,7 +5490,7 @@ def replace_file(path: str, pieces: Iterable[bytes], *, keep_existing: bool = Fa
     temporary = path + ".new"
     remove_file(temporary)
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with open(fd, "wb") as file:
             file.writelines(pieces)
             file.flush()
@@ -5516,7 +5519,7 @@ class locked:  # used as `with locked(path):`, where a class name would read odd
         self.fd = -1
 
     def __enter__(self) -> None:
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self.fd = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         begun, pause_s = time.monotonic(), 0.001
         try:
             while not try_lock(self.fd):
@@ -5537,6 +5540,7 @@ def private_folder(env: Mapping[str, str]) -> str:
     """Make a temporary folder, 0700; `tempfile` would cost more than the folder."""
     path = os.path.join(os.path.realpath(env.get("TMPDIR") or "/tmp"), f"orch-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
+    os.chmod(path, 0o700)                                  # whatever the umask says
     return path
 
 
@@ -5601,6 +5605,7 @@ def make_folder(path: str) -> str:
         make_folder(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)                              # a umask may take our own rights as well
     except FileExistsError:
         pass
     return path
@@ -5733,7 +5738,7 @@ def trim_ledger(world: World, keep_days: float) -> None:
     except FileNotFoundError:
         pass
     make_folder(home_path(world, "cache"))
-    os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.close(open_file(stamp, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
     os.utime(stamp, (now, now))
     oldest = render_time(max(now - keep_days * 86400, 0)) or ""
     path = home_path(world, "usage.jsonl")
@@ -6139,7 +6144,7 @@ def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> in
     me = {"host": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "start": start_of(os.getpid())}
     text = json.dumps({**me, "marker": attempt_id, **record}).encode()
     while True:                                            # another orch may take an empty one for a dead one's
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
         if try_lock(fd) and os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
             break
         os.close(fd)
@@ -7877,7 +7882,7 @@ def open_run(world: World, run_id: str) -> tuple[str, int]:
     folder = make_folder(runs_folder(world, run_id))
     try:                                                   # not by a temporary file: another run may be at it too
         ignore = os.path.join(os.path.dirname(folder), ".gitignore")
-        with open(os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        with open(open_file(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(b"*\n")
     except FileExistsError:
         pass
