@@ -3092,7 +3092,8 @@ def _echoes(line: str, own: set[str], prompt: str) -> bool:
 # Known token shapes, and values assigned to names that promise a secret. Nothing is judged
 # by its randomness alone: hashes, UUIDs and encoded images are what diffs are full of.
 # Every pattern starts either at a literal or at a place that no longer run can contain, and
-# has bounded tails, so that the time stays linear in the text.
+# has bounded tails, so that the time stays linear in the text. A quoted value has no bound:
+# the next quote of its kind ends it, so that no part of a text is looked at often.
 
 # Kind, a literal that must stand in the text (a cheap test first), pattern. Group 1, if any, is kept.
 TOKENS = (
@@ -3114,11 +3115,23 @@ TOKENS = (
     ("sendgrid-key", "SG.", r"(?<![\w.-])SG\.[\w-]{16,64}\.[\w-]{16,}"),
     ("digitalocean-token", "do", r"(?<!\w)do[oprt]_v1_[a-f0-9]{64}"),
     ("api-key", "", r"(?<![\w-])(?:xai-|gsk_|pplx-|r8_)[A-Za-z0-9]{30,}"),
+    ("vault-token", "hv", r"(?<![\w-])hv[sbr]\.[\w-]{20,}"),
+    ("docker-token", "dckr_", r"(?<!\w)dckr_[op]at_[\w-]{20,}"),
+    ("shopify-token", "shp", r"(?<!\w)shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}"),
+    ("atlassian-token", "AT", r"(?<!\w)AT(?:AT|CT)T3[\w=-]{20,}"),
+    ("grafana-token", "gl", r"(?<!\w)gl(?:sa|c)_[\w+/=]{30,}"),
+    ("databricks-token", "dapi", r"(?<!\w)dapi[a-f0-9]{32}(?!\w)"),
+    ("linear-key", "lin_", r"(?<!\w)lin_(?:api|oauth)_[A-Za-z0-9]{20,}"),
+    ("tailscale-key", "tskey-", r"(?<![\w-])tskey-[a-z]{1,16}-[\w-]{10,}"),
+    ("sentry-token", "sntry", r"(?<!\w)sntry[su]_[\w+/=.-]{20,}"),
+    ("age-key", "AGE-SECRET-KEY-1", r"(?<!\w)AGE-SECRET-KEY-1[A-Z0-9]{20,}"),
+    ("discord-hook", "/api/webhooks/", r"(/api/webhooks/\d{10,25}/)[\w-]{20,}"),
     ("telegram-token", ":AA", r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])"),
     ("jwt", "eyJ", r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
     ("bearer-token", "",
-     r"(?i)(?<!\w)((?:bearer|basic)[ \t]{1,4})(?=[A-Za-z._~+/-]{0,80}\d)[\w.~+/-]{16,}={0,2}"),
-    ("password", "://", r"(://[^\s:/@'\"<>`]*:)(?!\*+@|\[REDACTED:|%[sd]|\$?\{|\$\w+@)[^\s/'\"<>`]+(?=@)"),
+     r"(?i)(?<!\w)((?:bearer|basic|authorization\\?[\"']?[ \t]?[:=,][ \t]?\\?[\"']?[a-z]{1,16})[ \t]{1,4})"
+     r"(?=[A-Za-z._~+/-]{0,80}\d)[\w.~+/-]{16,}={0,2}"),
+    ("password", "://", r"(://[^\s:/'\"<>`]*:)(?!\*+@|\[REDACTED:|%[sd]|\$?\{|\$\w+@)[^\s/'\"<>`]+(?=@)"),
 )
 
 _STRONG = (
@@ -3126,18 +3139,22 @@ _STRONG = (
     r"|(?:api|access|account|private|encryption|signing)[_-]?key|(?:auth|access|refresh|bearer|api)[_-]?token"
 )
 
-# Name (1, 2), closing quote or bracket, an optional type, separator (3); then a quoted value (5) or a bare
-# one (6): `PASSWORD=hunter2` in .env, `password: hunter2` in YAML, `Pwd=x;` in a connection string.
+# Name (1, 2), subscript, closing quote or bracket, type, separator (3); then the opening quote (4) of a value or a
+# bare one (6): `PASSWORD=hunter2` in .env, `password: hunter2` in YAML, `Pwd=x;` in a connection string.
 _ASSIGNED = (
-    rf"(?i)({_STRONG}|token|key)([\w-]{{0,24}})(?![\w-])(?:\\?[\"']|\])?(?:\\?[\"'\]])?"
-    r"(?:[ \t]{0,4}:[ \t]{0,4}[&\w.\[\]| ]{1,24}(?==))?"
-    r"([ \t]{0,16}(?:=>|:=|==|=|:)[ \t]{0,8})"
-    r"(?:[rbfu]{0,2}(\\?[\"'`])((?:[^\\\n]|\\.){1,1024}?)\4|([^\s\"'`;,&]{4,4096}))"
+    rf"(?i)({_STRONG}|(?:token|key)(?![\w-]{{0,16}}(?:{_STRONG}))|(?:(?<![a-z])|(?-i:(?<=[a-z])(?=P)))pass(?![a-z_-]))"
+    r"([\w-]{0,24})(?![\w-])"
+    r"(?:\[\w{0,24}\])?(?:\\?[\"'](?:\\?[\"'\]])?|\]\\?[\"'])?"
+    r"(?:[ \t]{0,4}:[ \t]{0,4}[&\w.\[\]| ]{1,24}(?==)"
+    r"|(?:[ \t]{1,4}[\w.*\[\]]{1,24}){1,2}(?=[ \t]{1,4}:?=[ \t]{0,4}[\"'`]))?"
+    r"([ \t]{0,16}(?:[|&?+:]{0,2}={1,3}(?!~)>?|:|(?:,|(?<=[ \t]))(?=[ \t]{0,8}[\"']))[ \t]{0,8})"
+    r"(?:[a-z@$]{0,2}((\\?[\"'`])(?:\5\5)?)(?!\4)|((?=[^\s\"'`]{4})[^\s\"'`;,&]{0,4096}))"
 )
 
 _PLACEHOLDER = (
-    r"(?i)\s*|\[redacted.*|[*x.•_-]+|<.*>|\$?\{.*|\$\(.*|\$\w+|%\w*|%\(.*|\{\{.*|\w+\[.*"
-    r"|strings?|str|text|bytes|number|int|any|null|nil|none|true|false|undefined|bool(?:ean)?|optional"
+    r"(?i)\s*|\[redacted.*|[*x.•_-]+|<.*>|\$?\{.*\}|\$\{\w[^}]*\}.*|\$\(.*\)|\$[a-z_]+|(?-i:\$[A-Z0-9_]+)|%\w+%"
+    r"|(?:[^\w%{]*(?:%[a-z]|%\(\w*\)[a-z]|\{[^{}\s]*\}))+[^\w%{]*|[\"'`].*|https?://.*"
+    r"|strings?|str|text|bytes|number|int|any|null|nil|none|true|false|yes|no|on|off|undefined|bool(?:ean)?|optional"
     r"|required|password|secret|token|key|bearer|basic|self\..*|this\..*|process\.env.*|os\.environ.*|env\..*"
 )
 
@@ -3145,8 +3162,8 @@ _PLACEHOLDER = (
 def mask_secrets(text: str) -> tuple[str, Mapping[str, int]]:
     """Replace what looks like a secret by `[REDACTED:kind]`; with it, how many of each kind.
 
-    `password` and the like: any quoted value. `token`: all but short plain words. `key`:
-    only what looks random, because most keys are names of things.
+    `password` and the like: any quoted value. `token`, `pass`: all but plain words and code.
+    `key`: only what looks random, because most keys are names of things.
 
     >>> mask_secrets('url = "postgres://me:s3cr3t@db/x"')
     ('url = "postgres://me:[REDACTED:password]@db/x"', {'password': 1})
@@ -3158,7 +3175,7 @@ def mask_secrets(text: str) -> tuple[str, Mapping[str, int]]:
     for kind, literal, pattern in TOKENS:
         if literal in text:
             text = re.sub(pattern, _masker(kind, counts), text)
-    return re.sub(_ASSIGNED, lambda found: _mask_assigned(found, counts), text), counts
+    return _mask_assigned(text, counts), counts
 
 
 def _counted(counts: dict[str, int], kind: str) -> str:
@@ -3170,21 +3187,61 @@ def _masker(kind: str, counts: dict[str, int]) -> Callable[[re.Match[str]], str]
     return lambda found: (found[1] if found.re.groups else "") + _counted(counts, kind)
 
 
-def _mask_assigned(found: re.Match[str], counts: dict[str, int]) -> str:
-    group = 5 if found[5] is not None else 6
-    if (group == 6 and not _is_bare_secret(found)) or not _is_secret(found, found[1].lower(), found[group]):
-        return found[0]
-    start, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return found[0][:start] + _counted(counts, _kind_of(found[1].lower())) + found[0][end:]
+def _mask_assigned(text: str, counts: dict[str, int]) -> str:
+    """Mask values of names that promise a secret; the search goes on within a value that is none."""
+    out, done, at = [], 0, 0
+    search = re.compile(_ASSIGNED).search
+    while found := search(text, at):
+        start, end = _value_span(found)
+        at = found.end()
+        if start < end and _is_secret(found, text[start:min(end, start + 1000)], end):
+            out += [text[done:start], _counted(counts, _kind_of(found[1].lower()))]
+            done = at = end
+    return "".join(out) + text[done:]
 
 
-def _is_bare_secret(found: re.Match[str]) -> bool:
+def _value_span(found: re.Match[str]) -> tuple[int, int]:
+    """Find where an assigned value begins and ends."""
+    if found[4] is None:
+        return _bare_span(found)
+    text, start = found.string, found.end()
+    line = text[max(0, found.start() - 400):start - len(found[4])].rpartition("\n")[2]
+    if line.count(found[4]) % 2 and len(line) < 400 and re.match(r"[\s,;:)\]}+.&|%?<>=]|$", text[start:start + 1]):
+        return start, start                         # the quote closes a string, such as "Password: "
+    others = False
+    for mark in re.compile(rf"({re.escape(found[4])})|\\.|[\"'`\r\n]").finditer(text, start):
+        if mark[1]:
+            return start, mark.start()
+        if mark[0] in "\r\n":                       # a value that was cut has no end; with other quotes it is code
+            return start, start if others else mark.start()
+        others = others or len(mark[0]) == 1
+    return start, start if others else len(text)
+
+
+def _bare_span(found: re.Match[str]) -> tuple[int, int]:
+    """Find where an unquoted value ends: one that fills the rest of its line may hold commas and the like."""
+    text, (start, end) = found.string, found.span(6)
+    line = text[max(0, found.start() - 64):found.start()].rpartition("\n")[2]
+    if len(line) < 64 and re.fullmatch(r"[+-]?[ \t]*(?:(?:export|env|set)[ \t]+)?[\w.-]*", line, re.I):
+        ends = ";" * (not found[1].isupper())
+        whole = re.compile(rf"[^\s\"'`{ends}]{{4,4096}}(?=[ \t\r]{{0,16}}(?:\n|\Z))").match(text, start)
+        end = start + len(whole[0].rstrip(",;&")) if whole else end
+    return start, end if end - start >= 4 else start
+
+
+def _is_bare_secret(found: re.Match[str], secret: str, end: int) -> bool:
     """Say whether an unquoted value reads like data, not code: a call, an attribute, a type, a name."""
-    secret, after = found[6], found.string[found.end():found.end() + 1]
-    env_style = found[3] == "=" and found[1].isupper()
-    if not (env_style or _looks_random(secret)) or after in ("(", "["):
+    env_style = found[3] == "=" and (found[1].isupper() or _in_connection_string(found))
+    if not (env_style or _looks_random(secret)) or found.string[end:end + 1] in ("(", "["):
         return False
-    return not re.search(r"[(){}\[\]<>|]|^[.:=]|^\w+(?:\.\w+)+$", secret)
+    return not re.search(r"[(){}\[\]<>|]|^[.:=]|^[&*]\w+$|^\w+(?:\.\w+)+$|^\$\w+$|^%\w*$", secret)
+
+
+def _in_connection_string(found: re.Match[str]) -> bool:
+    """Say whether a password stands in `User Id=sa;Password=x`, `?user=u&password=x` or `user=u password=x`."""
+    before = found.string[max(0, found.start() - 64):found.start()]
+    return _kind_of(found[1].lower()) == "password" and bool(
+        re.search(r"\w ?=[^\s=;,(){}\"'`]+(?:; ?| )\w*$|[?&]\w*$", before))
 
 
 def _kind_of(name: str) -> str:
@@ -3197,18 +3254,28 @@ def _kind_of(name: str) -> str:
     return next((kind for part, kind in kinds if part in name), "token" if "token" in name else "key")
 
 
-def _is_secret(found: re.Match[str], name: str, secret: str) -> bool:
-    before, suffix = found.string[max(0, found.start() - 32):found.start()], found[2].lower()
-    if "[REDACTED:" in secret or re.search(r"\[REDACTED:[a-z-]*$", before):
+def _is_secret(found: re.Match[str], secret: str, end: int) -> bool:
+    """Say whether the value that ends at `end` is a secret, by the name it is given to."""
+    before, name, suffix = found.string[max(0, found.start() - 48):found.start()], found[1].lower(), found[2].lower()
+    if "[REDACTED:" in secret or re.search(r"\[REDACTED:[a-z-]*$", before) or re.match(_HARMLESS_SUFFIX, suffix):
         return False
-    if re.fullmatch(_PLACEHOLDER, secret[:200], re.S):
+    if re.fullmatch(_PLACEHOLDER, secret, re.S) or (found[4] is None and not _is_bare_secret(found, secret, end)):
         return False
+    if not re.search("[:=]", found[3]) and not _is_defined(before, suffix, secret):
+        return False
+    if "==" in found[3] and (name in ("token", "key") or suffix or found[4] is None):
+        return False                                # compared, not assigned: what parsers do with tokens all day
     if name == "key":
-        named_key = _is_key_name(before, found[1], suffix)
-        return named_key and _looks_random(secret) and not re.fullmatch(_HASH, secret)
-    if re.match(_HARMLESS_SUFFIX, suffix):
-        return False
-    return name != "token" or not re.fullmatch(_PLAIN_TOKEN, secret)
+        return _is_key_name(before, found[1], suffix) and _looks_random(secret) and not re.fullmatch(_PLAIN_KEY, secret)
+    if name in ("token", "pass"):
+        return not re.fullmatch(_PLAIN_TOKEN if name == "token" else _PLAIN_WORDS, secret, re.S)
+    return not (name in ("pwd", "credential") and re.fullmatch(_PLAIN_PATH, secret))
+
+
+def _is_defined(before: str, suffix: str, secret: str) -> bool:
+    """Say whether `#define PASSWORD "x"`, `define('PASSWORD', 'x')` or `WITH PASSWORD 'x'` states more than a name."""
+    defined = re.search(r"(?i)\b(?:define|with|encrypted)[ \t(]+[\"']?\w*$", before)
+    return bool(defined) and not suffix and not re.search("(?i)pass|secret|token|key", secret)
 
 
 def _is_key_name(before: str, word: str, suffix: str) -> bool:
@@ -3217,12 +3284,15 @@ def _is_key_name(before: str, word: str, suffix: str) -> bool:
     return begins_word and not suffix.strip("_s0123456789") and not re.search("(?i)public[_-]?$", before)
 
 
-_HASH = "[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f-]{36}"
-_PLAIN_TOKEN = r"[A-Za-z]{1,7}|[A-Za-z]+(?:[_.:/-][A-Za-z]+)+|.*\s.*"
+# What is no secret under some names only: words, in camel case too; what regular expressions and styles are made of.
+_PLAIN_WORDS = r"[A-Za-z]{1,7}|[A-Za-z]*(?:[_.:/-][A-Za-z]+)+|[A-Za-z][a-z]+(?:[A-Z][a-z]{2,})+|.*\s.*"
+_PLAIN_TOKEN = _PLAIN_WORDS + r"|\W*|#\w*|.*[\\\[\](){}<>|*^].*"
+_PLAIN_KEY = _PLAIN_WORDS + r"|[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f-]{36}|.*[^\w+/=-].*"
+_PLAIN_PATH = r"(?:[A-Za-z]:|[.~]{0,2})[\\/]+(?:[\w.-]+[\\/]+)*[\w.-]*"
 # Of "token_type", "tokenizer", "secret_name", "password_hint" and the like.
 _HARMLESS_SUFFIX = (
     r"iz|less|_?types?$|_?names?$|_?id$|_?ur[il]|_?path|_?file|_?count|_?limit|_?field|_?label|_?hint"
-    r"|_?placeholder|_?prefix|_?header|_?length|_?regex|_?pattern|_?policy"
+    r"|_?placeholder|_?prefix|_?header|_?length|_?regex|_?pattern|_?policy|s?_?manager|_?state|_?encryption"
 )
 
 
@@ -3294,8 +3364,8 @@ def _mask_marked_key(lines: list[str], at: int, out: list[str], counts: dict[str
 def _skip_body(lines: list[str], at: int) -> tuple[int, str]:
     """Find the index after a key's body that begins at `at`, and what follows its end mark, if it has one."""
     until = _skip_matching(lines, at, _KEY_BODY)
-    # A last line may be short; it counts as one only where the end mark follows it.
-    for ends in range(until, min(until + 2, len(lines))):
+    # A last line may be short; it counts as one only where the end mark follows it, and others stand before it.
+    for ends in range(until, min(until + 2, len(lines)) if until > at else at):
         edge = re.search(_KEY_EDGE, lines[ends])
         if edge and edge[1] == "END":
             return ends + 1, lines[ends][edge.end():]
@@ -3307,10 +3377,12 @@ def _mask_key_in_line(line: str, counts: dict[str, int]) -> str:
     parts, done, begin = [], 0, None
     for edge in re.finditer(_KEY_EDGE, line):
         if edge[1] == "BEGIN":
-            begin = edge.start()
+            begin = edge
         elif begin is not None:
-            parts += [line[done:begin], _counted(counts, "private-key")]
-            done, begin = edge.end(), None
+            if re.search(r"[A-Za-z0-9+/=]{16}", line[begin.end():edge.start()]):
+                parts += [line[done:begin.start()], _counted(counts, "private-key")]
+                done = edge.end()
+            begin = None
     return "".join(parts) + line[done:]
 
 
