@@ -3310,6 +3310,15 @@ def _looks_random(secret: str) -> bool:
     return not words and bool(re.fullmatch(r"[A-Za-z0-9+/=_-]{24,}", secret))
 
 
+def without_cut_word(text: str) -> str:
+    """Drop the word that a cut went through, in a text that was cut: half a secret is not known as one.
+
+    >>> without_cut_word("no login for ghp_a1b2c3…"), without_cut_word("no login")
+    ('no login for …', 'no login')
+    """
+    return re.sub(r"[^\s\"'`,;<>(){}\[\]\u0080-\U0010ffff]+…$", "…", text) if text.endswith("…") else text
+
+
 _KEY_EDGE = r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BODY = r"[ +\-]?[ \t]{0,32}(?:\"|')?[A-Za-z0-9+/=]{16,128}(?:\\n)?[\"' \t\r+,)\\]{0,8}"
 _KEY_HEAD = r"[ +\-]?\s{0,8}(?:[A-Z][A-Za-z-]{2,30}: .{0,120})?"
@@ -3479,12 +3488,12 @@ _CLOSING = (
 
 def _intro(stopped: Sequence[Stopped]) -> str:
     lines = ["You are taking over a task that another coding agent began and could not finish."]
-    lines += [f"- {one_line(who.agent, 60)} stopped: {one_line(who.why, WHY_CHARS)}" for who in stopped]
+    lines += [f"- {one_line(who.agent, 60)} stopped: {_cut(who.why, WHY_CHARS)}" for who in stopped]
     return "\n".join(lines)
 
 
 def _state_part(facts: HandoffFacts) -> str:
-    lines = [f"Branch: {one_line(facts.branch, PATH_CHARS)}"] if facts.branch else []
+    lines = [f"Branch: {_cut(facts.branch, PATH_CHARS)}"] if facts.branch else []
     if facts.earlier is not None and not facts.earlier:
         lines.append("No file had uncommitted changes before the task began.")
     elif facts.earlier:
@@ -3507,12 +3516,27 @@ def _changes_part(facts: HandoffFacts) -> str:
         lines += _at_most(MAX_CLOSED, changes.closed, lambda path: f"- {show_path(path)}")
     if facts.commits:
         lines += ["", "Commits made since:"]
-        lines += _at_most(MAX_COMMITS, facts.commits, lambda commit: f"- {one_line(commit, COMMIT_CHARS)}")
+        lines += _at_most(MAX_COMMITS, facts.commits, lambda commit: f"- {_cut(commit, COMMIT_CHARS)}")
     if changes.diff:
         some = len(changes.shown) < len(changes.files)
         title = "The diff of the smaller ones:" if some else "The diff:"
-        lines += ["", title, "", _fenced(changes.diff, "diff")]
+        lines += ["", title, "", _fenced(_without_cut_headings(changes.diff), "diff")]
     return "\n".join(lines)
+
+
+def _cut(text: str, chars: int) -> str:
+    return without_cut_word(one_line(text, chars))
+
+
+def _without_cut_headings(diff: str) -> str:
+    r"""Drop what a hunk says of its place where git has cut that, at 80 bytes: half a secret is not known as one.
+
+    >>> _without_cut_headings("@@ -1 +1 @@ def f():\n-x\n@@ -9 +9 @@ " + "x" * 80 + "\n")
+    '@@ -1 +1 @@ def f():\n-x\n@@ -9 +9 @@\n'
+    """
+    def whole(found: re.Match[str]) -> str:
+        return found[0] if len(found[2].encode("utf-8", "replace")) < 80 else found[1]
+    return re.sub(r"(?m)^(@@ -\S+ \+\S+ @@) (.{20,80})$", whole, diff)
 
 
 def _words_part(stopped: Sequence[Stopped], summary: str, answer: str) -> str:
@@ -3551,11 +3575,10 @@ def show_path(path: str) -> str:
     >>> show_path("src/a b.py"), show_path("a\n\"b"), show_path("caf\udce9")
     ('src/a b.py', '"a\\n\\"b"', '"caf\\xe9"')
     """
+    if len(path) > PATH_CHARS:                      # half a name may be half a secret
+        path = path[:PATH_CHARS].rpartition("/")[0] + "/…"
     odd = any(not c.isprintable() or c in "\"`\\" for c in path) or path != path.strip()
-    if not odd:
-        return path[:PATH_CHARS]
-    shown = "".join(_escaped(c) for c in path[:PATH_CHARS])
-    return f'"{shown}"'
+    return '"' + "".join(map(_escaped, path)) + '"' if odd else path
 
 
 def _escaped(c: str) -> str:
@@ -7177,6 +7200,7 @@ def try_agent(run: Run, task: Task) -> tuple[Attempt, Verdict, Report]:
     run.emit("attempt_start", attempt=number, agent=candidate.agent.name, model=candidate.model, kind=task.kind)
     ended, report = Watch(run, task, attempt_id).run()
     verdict = classify(candidate.agent, shortened(ended), report, task.prompt, Clock(run.world.now(), None))
+    verdict = replaced(verdict, error=verdict.error and without_cut_word(verdict.error))
     done = Attempt(
         candidate.agent.name, candidate.model or report.model, candidate.effort, verdict.outcome, verdict.error_class,
         verdict.error, ended.exit_code, ended.signal, int((run.world.stop.clock() - began) * 1000), report.usage,
