@@ -120,7 +120,7 @@ KEPT = [
     'cache_key = "da39a3ee5e6b4b0d3255bfef95601890afd80709"', "npm_config_registry", "keys = ['a', 'b']",
     "Press any key: 1, 2 or 3", "token == 'end' or token == 'start'", 'headers["X-Api-Key"] = key', "ghp_short",
     "def login(self, user='', passwd='', acct=''):", '{"password": "", "user": "bob"}', 'connect(password="", database="prod")',
-    '{\\"password\\": \\"\\", \\"user\\": \\"bob\\"}', 'if token == "@":', 'if token == "opensesame":', "secrets_dir_missing == 'warn'", "client_secret_value: &client_secret_1",
+    '{\\"password\\": \\"\\", \\"user\\": \\"bob\\"}', 'if token == "@":', 'if token == "opensesame":', "secrets_dir_missing == 'warn'", "credentials: 'include',", "client_secret_value: &client_secret_1",
     "password == wanted_1:", 'token === "::"', "_TOKEN_REF = r'[A-Z]\\w*'", "Token: '#dcdccc'",
     f'BEGIN = "{BEGIN}"\nEND = "{END}"\n', f'BEGIN = "{BEGIN}"\n# and\nEND = "{END}"\n', 'print("Password: ", name, "x")',
     '"password=" + password + "&x=" + y', "'password=\"' + password + '\"'", '"{\\"password\\": \\"" + password + "\\"}"',
