@@ -3155,7 +3155,8 @@ _PLACEHOLDER = (
     r"(?i)\s*|\[redacted.*|[*x.•_-]+|<.*>|\$?\{.*\}|\$\{\w[^}]*\}.*|\$\(.*\)|\$[a-z_]+|(?-i:\$[A-Z0-9_]+)|%\w+%"
     r"|(?:[^\w%{]*(?:%[a-z]|%\(\w*\)[a-z]|\{[^{}\s]*\}))+[^\w%{]*|[\"'`].*|https?://.*"
     r"|strings?|str|text|bytes|number|int|any|null|nil|none|true|false|yes|no|on|off|undefined|bool(?:ean)?|optional"
-    r"|required|include|omit|same-origin|password|secret|token|key|bearer|basic|self\..*|this\..*|process\.env.*|os\.environ.*|env\..*"
+    r"|required|include|omit|same-origin|password|secret|token|key|bearer|basic"
+    r"|self\..*|this\..*|process\.env.*|os\.environ.*|env\..*"
 )
 
 
