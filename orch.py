@@ -1382,8 +1382,9 @@ FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt
 EMPTY_LINES = r"[\u2800-\u28ff]|(?:Node\.js|Bun) v\d"
 # A line that belongs to the message above it, however it is indented
 COMPANION_LINES = r"/[a-z][a-z-]+ (?:to|for|or) |Resets? (?:by|at|on|in) "
-# For an agent that says nothing: a line that tells of a retry going on
-GENERIC_RETRIES = r"(?i:.*\b(?:retry|retrying|waiting|try again|attempt \d+)\b)"
+# For an agent that says nothing: a line that states how long it waits; work on retries has lines without a time
+GENERIC_RETRIES = (r"(?i:.*\b(?:retry(?:ing)?|wait(?:ing)?|try again)\b.{0,20}?"
+                   r"(?:\b(?:until|at) \W?\d|\d ?[dhms]))")
 
 OPENCODE_READER = json.dumps({"agent": {"orch-read": {"mode": "primary", "permission": {
     "*": "deny", **dict.fromkeys(("edit", "write", "patch", "bash", "task", "external_directory"), "deny"),
@@ -1462,7 +1463,9 @@ AGENTS: tuple[Agent, ...] = (
         note_lines=r"(?:ERROR: )?(?:Reconnecting\.\.\.|Falling back from WebSockets)|[Ww]arning: |WARNING: "
                    r"|\d{4}-\d\d-\d\dT\S+ (?:ERROR|WARN) |Reading (?:additional input|prompt) from stdin"
                    r"|.*; retrying \d+/\d+",
-        retry_lines=r'\{"type": ?"error", ?"message": ?"Reconnecting|ERROR: Reconnecting',
+        # its own waits are short up to the seventh, and by default the fifth is the last
+        retry_lines=r'(?:\{"type": ?"error", ?"message": ?"|ERROR: )Reconnecting\.\.\. '
+                    r'(?:.*\btry again in \d|(?:[89]|\d\d+)/)',
         progress_lines=r'\{"type": ?"(?:item|turn)\.',
         transcript=r"^(?:OpenAI Codex v|exec$|codex$|user$|tokens used$)",
         limit_patterns=(
@@ -1502,7 +1505,7 @@ AGENTS: tuple[Agent, ...] = (
         note_lines=r"timestamp=\S+ level=|> ",
         # a title is made by another, small model: its limit says nothing about the work
         retry_lines=r"timestamp=\S+ level=(?:ERROR|WARN) (?!.*small=true).*AI_\w+Error",
-        progress_lines=r'\{"type": ?"(?:text|tool_use|step_finish)"',
+        progress_lines=r'\{"type": ?"(?:step_start|text|tool_use|step_finish)"',
         limit_patterns=(r"Free usage exceeded",),
         auth_patterns=(r"Incorrect API key provided",),
     ),
@@ -1526,7 +1529,7 @@ AGENTS: tuple[Agent, ...] = (
         error_lines=r"\W*\[?API Error: |Error when talking to Gemini API",
         note_lines=r"Attempt \d+ failed\b(?!.*(?:Max attempts|with status))|Warning: |"
                    r"Loaded cached credentials|Ripgrep is not|\[STARTUP\]",
-        retry_lines=r"Attempt \d+ failed",
+        retry_lines=r"Attempt (?:\d+ failed:|(?:[4-9]|\d\d+) failed)",      # backing off takes 5, 10, 20, 30 s ...
         limit_patterns=(
             r"You have exhausted your (?:[\w-]+ )?(?:capacity|quota) on this model",
             r"Usage limit reached for ",
@@ -1565,7 +1568,7 @@ AGENTS: tuple[Agent, ...] = (
         note_lines=r"● Request failed due to a transient|Error auto updating: |(?:Changes|Duration|Tokens|"
                    r"Resume)\s\s+",
         retry_lines=r'\{"type": ?"model\.call_failure"',
-        progress_lines=r'\{"type": ?"(?:assistant\.message|tool\.|result)',
+        progress_lines=r'\{"type": ?"(?:assistant\.message|model\.call_start|tool\.|result)',
         limit_patterns=(
             r"you've hit a rate limit that restricts",
             r"You've reached your \w+ rate limit",
@@ -2690,8 +2693,8 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     retries = [at for at, line in enumerate(lines) if _matches(retry, line)]
     if not retries:
         return None
-    after = lines[retries[-1] + 1:]
-    if agent.progress_lines and any(_matches(agent.progress_lines, line) for line in after):
+    after, progress = lines[retries[-1] + 1:], agent.progress_lines or ("" if agent.retry_lines else r"\S")
+    if progress and any(_matches(progress, line) for line in after):
         return None
     told = "\n".join([lines[retries[-1]], *after[:12]])
     if _first(VETOES, told) or _waits_briefly(told):
@@ -2716,16 +2719,22 @@ BRIEF_WAIT_S = 30                 # a retry this near is no sitting
 _RETRY_EVENTS = (("rate limit", r'"(?:error_status|statusCode)": ?429\b|"error": ?"rate_limit"'),)
 
 
+_NUMBER, _SECONDS = r"(?P<number>\d{1,9}(?:\.\d{1,9})?)", r" ?(?:(?P<ms>ms)|s(?:ec(?:ond)?s?)?)\b"
+_WAITS = (                        # the program's own plan, then what the server asks for
+    rf"retrying (?:after|in) {_NUMBER}{_SECONDS}", rf'"retry_delay_(?P<ms>ms)": ?{_NUMBER}',
+    rf"(?:retry|waiting|try again)(?: for| in| after)? {_NUMBER}{_SECONDS}")
+
+
 def _waits_briefly(told: str) -> bool:
     """Whether the text announces a retry that is near.
 
-    >>> _waits_briefly("Retrying after 6173ms..."), _waits_briefly("Retrying after 35161ms...")
+    >>> _waits_briefly("Please retry in 2s. Retrying after 6173ms..."), _waits_briefly("Retrying after 35161ms...")
     (True, False)
     """
-    found = _compiled(r"retrying (?:after|in) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s)\b").search(told)
-    if not found:
-        return False
-    return float(found.group(1)) / (1000 if found.group(2) == "ms" else 1) < BRIEF_WAIT_S
+    for pattern in _WAITS:
+        if found := _compiled(pattern).search(told):
+            return float(found["number"]) / (1000 if found["ms"] else 1) < BRIEF_WAIT_S
+    return False
 
 
 def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, clock: Clock) -> Verdict | None:

@@ -355,6 +355,14 @@ def test_an_agent_stuck_at_its_limit_is_stopped_and_called_limited(orch, fake):
     assert orch.leftovers() == {}
 
 
+def test_a_quiet_agent_whose_work_is_about_limits_is_left_alone(orch, fake):
+    orch.configure({"limit_grace": 1, "agents": {"mine": {"command": ["mine"], "output": "text"}}, "order": ["mine"]})
+    told = "I will make the client retry when the rate limit is exceeded.\nRunning the test suite now.\n"
+    fake("mine", step(stdout=told, run="time.sleep(2.5); put(1, b'All tests pass.\\n')"))
+    result = orch("hi")
+    assert (result.code, result.out) == (0, told + "All tests pass.\n"), result
+
+
 def test_no_file_of_orch_leaks_into_the_agent(orch, fake):
     listing = "put(1, (' '.join(sorted(os.listdir('/proc/self/fd'))) + '\\n').encode())"
     orch.configure({"agents": {"mine": {"command": ["mine"], "output": "text"}}})
