@@ -1718,7 +1718,7 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
                 r"|spend(?:ing)? (?:cap|limit)"
                 r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
                 r"|seat type|usage limit is set to|please recharge"),
-    ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium|使用上限"
+    ("usage_limit", r"usage|session(?![._ ]?id)|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium|使用上限"
                     r"|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
 )
@@ -2681,7 +2681,7 @@ def classify(agent: Agent, ended: Ended, report: Report, prompt: str, clock: Clo
 
 
 def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
-    """The line that shows an agent retrying at a limit, or None.
+    """What the line says that shows an agent retrying at a limit, or None.
 
     `text` is the latest of both streams' lines, in the order in which they came.
     A retry that was announced for the near future is over when nothing more is said of it.
@@ -2700,7 +2700,7 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     if _first(VETOES, told) or _waits_briefly(told):
         return None
     limit = _limit_rule(agent, told) or _first(_RETRY_EVENTS, told)
-    return one_line(limit[1]) if limit else None
+    return one_line(_message_in(limit[1])) if limit else None
 
 
 def _message_in(line: str) -> str:
@@ -2711,7 +2711,7 @@ def _message_in(line: str) -> str:
     >>> _message_in('{"type":"error","message":"Reconnecting... 2/5"}')
     'Reconnecting... 2/5'
     """
-    found = re.search(r'(?:\berror(?:\.error|\.message)?=|"(?:errorMessage|message)": ?)"((?:[^"\\]|\\.)+)', line)
+    found = re.search(r'(?:\berror(?:\.error|\.message)?=|"(?:errorMessage|message|error)": ?)"((?:[^"\\]|\\.)+)', line)
     return found.group(1) if found else line
 
 
@@ -2815,7 +2815,7 @@ def _judge(agent: Agent, text: str, hints: Report, clock: Clock) -> Verdict:
     if veto:
         return _failed(veto[0], text, "veto: " + veto[0], veto[1])
     if hints.status == 401:
-        return _auth(text, "http 401", text)
+        return _auth(text, "http 401", (_first([("", STATED_STATUS)], text) or ("", text))[1])
     limit = _limit_rule(agent, text)
     if limit:
         return _limited(agent, text, hints, clock, limit)
@@ -2849,11 +2849,17 @@ def _stated(hints: Report) -> tuple[tuple[str, str] | None, str]:
 
 
 def _failed(error_class: str, text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(FAILED, error_class, one_line(text) or None, rule=rule, evidence=one_line(evidence))
+    return Verdict(FAILED, error_class, _notice_of(text, evidence) or None, rule=rule, evidence=one_line(evidence))
 
 
 def _auth(text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(AUTH, "auth", one_line(text) or "not logged in", rule=rule, evidence=one_line(evidence))
+    return Verdict(AUTH, "auth", _notice_of(text, evidence) or "not logged in", rule=rule, evidence=one_line(evidence))
+
+
+def _notice_of(text: str, decided: str) -> str:
+    """One line for people: the text, or the line that decided where it is not among what can be shown of it."""
+    shown, line = one_line(text), one_line(decided)
+    return shown if line[:40] in shown else line
 
 
 def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tuple[str, str]) -> Verdict:
@@ -2865,7 +2871,7 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tup
     return Verdict(
         LIMITED,
         found[0] if found else stated[1] if stated else "usage_limit",
-        one_line(text) or "at its limit",
+        _notice_of(text, found_by[1]) or "at its limit",
         reset_at, coarse, _scope(agent, text, hints), found_by[0], one_line(found_by[1]),
     )
 
@@ -2959,20 +2965,21 @@ def _line_at(text: str, at: int) -> str:
     return text[text.rfind("\n", 0, at) + 1:].split("\n", 1)[0].strip()
 
 
+STATED_STATUS = (r"^[^\w\n]{0,40}(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?(?:Failed to authenticate\. )?"
+                 r"(?:(?:unexpected |[\w ,]{0,40}last )status:?|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
+                 r" \(?([45]\d\d)\b"
+                 r"|\b(401) Unauthorized"
+                 # how the makers' libraries print an answer: the status, then its body
+                 r"|^[^\w\n]{0,40}(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")")
+
+
 def _stated_status(text: str) -> int | None:
     """The HTTP status that the text states as one; a bare number proves nothing.
 
     >>> _stated_status("API Error: 401 {...}"), _stated_status("error on line 401")
     (401, None)
     """
-    found = _compiled(r"^[^\w\n]{0,40}(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?"
-                      r"(?:Failed to authenticate\. )?"
-                      r"(?:(?:unexpected |[\w ,]{0,40}last )status:?"
-                      r"|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
-                      r" \(?([45]\d\d)\b"
-                      r"|\b(401) Unauthorized"
-                      # how the makers' libraries print an answer: the status, then its body
-                      r"|^[^\w\n]{0,40}(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")").search(text)
+    found = _compiled(STATED_STATUS).search(text)
     return int(next(filter(None, found.groups()))) if found else None
 
 

@@ -81,3 +81,16 @@ def test_message_of_the_corpus_is_understood(row):
             assert verdict.reset_at is not None, verdict
             off = min(abs(verdict.reset_at - at) for at in resets)
             assert off <= (row["tolerance_s"] or 0) + 1, (off, verdict)
+
+
+# What the corpus leaves open: the class, which decides how long a guess cools, and the model that a limit is for
+CLASSES = [
+    ("mine", '{"error": "rate_limit", "session_id": "s1"}: rate limit exceeded', "limited", "rate_limit", "agent"),
+]
+
+
+@pytest.mark.parametrize("name, text, outcome, error_class, scope", CLASSES)
+def test_class_and_scope_of_a_message(name, text, outcome, error_class, scope):
+    agent = replaced(BY_NAME.get(name, Agent(name, (name,))), output="text")
+    verdict = judged(agent, "", text, 1, {"now": 1796076000.0, "zone": "UTC"})
+    assert (verdict.outcome, verdict.error_class, verdict.scope) == (outcome, error_class, scope), verdict

@@ -284,3 +284,15 @@ def test_an_agent_stopped_at_its_limit_is_judged_by_what_the_server_said():
     verdict = v.classify(agent, ended, v.finish(v.FORMATS[agent.output], draft, ended), "x", v.Clock(0.0, "UTC"))
     assert (verdict.outcome, verdict.error_class) == ("limited", "credits"), verdict
     assert said in verdict.error
+
+
+def test_an_agent_stopped_at_its_limit_is_shown_by_what_its_retry_says():
+    event = TRIED % 60000 + '{"type":"system","subtype":"status","session_id":"s"}\n'
+    event = event.replace('"rate_limit"}', '"rate_limit","session_id":"99674d29-7294-4196-b5f3-cf96be4b4b76"}')
+    long = LOG.replace("small=false", "small=false " + "agent=build " * 30) % "Rate limit reached for m. Please try again in 20m."
+    for name, text, error_class, shown, reset_at in (
+            ("claude", event, "rate_limit", "sat at its limit: rate_limit", None),
+            ("opencode", long, "rate_limit", "sat at its limit: AI_APICallError: Rate limit reached for m. Please try again in 20m.", 1200)):
+        verdict = v.classify(BY_NAME[name], Ended(None, 15, "limit", "", text), v.Report(), "x", v.Clock(0.0, "UTC"))
+        assert (verdict.outcome, verdict.error_class, verdict.error) == ("limited", error_class, shown), verdict
+        assert verdict.reset_at == reset_at, verdict
