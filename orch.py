@@ -725,6 +725,7 @@ class Draft:
         self.echoes = frozenset(line.strip() for line in prompt.split("\n") if line.lstrip().startswith("{"))
         self.events = 0                              # JSON objects with a type
         self.skipped = 0                             # lines over LINE_BYTES
+        self.lost = False                            # one of them came after all that is known of the answer
         self.parts: list[str] = []                   # the latest message, piece by piece
         self.part_chars = 0
         self.message: object = None                  # which message the parts belong to
@@ -742,6 +743,7 @@ class Draft:
         """Add `text` to the answer; a new `message` replaces what stood there."""
         if message is None or message != self.message:
             self.parts, self.part_chars, self.cut, self.message = [], 0, False, message
+        self.lost = False
         self.parts.append(text)
         self.part_chars += len(text)
         if self.part_chars > 2 * ANSWER_CHARS or len(self.parts) > 10_000:
@@ -797,6 +799,7 @@ def feed_line(fmt: Format, draft: Draft, line: bytes | str | LongLine, stream: s
         return None
     if isinstance(line, LongLine) or len(line) > LINE_BYTES:
         draft.skipped += 1
+        draft.lost = draft.lost or not draft.complete
         return None
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     if not text.lstrip().startswith("{") or (draft.echoes and text.strip() in draft.echoes):
@@ -823,6 +826,8 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
         fmt.settle(draft, ended)
     if draft.error and not draft.complete:                  # no final event followed: the error stands
         draft.failed = True
+    if draft.lost and draft.complete and not draft.failed:
+        draft.fail("the answer is lost: a line of more than 8 MiB, which was skipped, came last")
     if not draft.events and ended.stdout.strip():
         return Report(answer=_sound(ended.stdout), raw=True, warnings=_warnings(draft))
     answer = "".join(draft.parts)
@@ -1718,8 +1723,8 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
                 r"|spend(?:ing)? (?:cap|limit)"
                 r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
                 r"|seat type|usage limit is set to|please recharge"),
-    ("usage_limit", r"usage|session(?![._ ]?id)|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium|使用上限"
-                    r"|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
+    ("usage_limit", r"usage|session(?![._ ]?id)|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium"
+                    r"|使用上限|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
 )
 # Which model a limit is for: its name in any case, a name as it is written, or only that it is a model's

@@ -248,6 +248,13 @@ def test_an_agent_that_cannot_be_watched_is_not_left_running(orch, monkeypatch):
     wait_until(lambda: not orch.leftovers(), what="the agent's end")
 
 
+def test_an_answer_in_a_line_too_long_to_be_read_is_a_failure(orch, fake):
+    fake("codex", codex_ok("I start.") | {"stdout": codex_ok("x" * 9_000_000)["stdout"]})
+    result = orch("-a", "codex", "--no-failover", "--json", "hi")
+    assert (result.code, result.json["status"], result.json["answer"]) == (1, "failed", None), result
+    assert "the answer is lost" in result.json["error"] and "8 MiB" in result.json["warnings"][0], result.json["warnings"]
+
+
 def test_a_flood_on_standard_error_does_not_block(orch, fake):
     fake("claude", claude_ok("42", run="put(2, b'noise\\n' * 2_000_000)"))
     assert orch("hi").out == "42\n"
