@@ -338,6 +338,7 @@ PIECES = (                  # of a moment; the first that fits is taken
     ("date", rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?{GAP}(?:(?:of|de){GAP}|-)?{MONTH}"
              rf"(?:(?:,?{GAP}(?:de{GAP})?|-)(?P<year>\d{{4}})(?![\d:]))?"),
     ("date", r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d\d)(?!\d)"),
+    ("date", r"(?:(?<=reset on\s)|(?<=resets on\s))(?P<month>\d{1,2})/(?P<day>\d{1,2})(?![\d/])"),
     ("date", r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})(?!\d)"),
     ("weekday", WEEKDAY),
     ("day", DAY),
@@ -538,7 +539,7 @@ def _on_date(date: re.Match[str], clock_s: int, now: float, tz: datetime.tzinfo 
     """Return that time on `date`; without a year the nearest of last, this and next year."""
     import calendar
     import datetime
-    year, month, day = date["year"], date["month"], int(date["day"])
+    year, month, day = date.groupdict().get("year"), date["month"], int(date["day"])
     number = int(month) if month.isdigit() else MONTHS[month[:3].lower()]
     if number > 12 >= day:
         number, day = day, number                           # 17/11/2025
@@ -628,7 +629,8 @@ ON_DAY = {"date": _on_date, "day": _on_named_day, "weekday": _on_weekday, "clock
 ASSIGNED = r"[\"'\\\s:=>\[]{1,9}"                            # between a machine's name and its value
 ANCHOR = (r"(?<![a-z_])(?:reset(?:s|ting)?|refresh(?:e[sd])?|renew(?:s|ed)?|replenish(?:e[sd])?|restored|"
           r"retry|again|wait|available|until|back|resumes?|continue|lift(?:s|ed)|"
-          r"(?:cycle|period|window) ends|remaining|cool-?down)(?![a-z_\d])|将[在于]|请[在于]|重置(?:时间)?")
+          rf"(?:cycle|period|window) ends|remaining|cool-?down|regain{GAP}access)(?![a-z_\d])|"
+          r"将[在于]|请[在于]|重置(?:时间)?")
 LEADS = (r"(?:at|on|in|by|after|for|from|until|within|about|around|approximately|approx\.?|roughly|least|"
          r"up to|another|again|time|date|is|than|under|next|this|daily|weekly|later|the)(?![a-z])")
 STARTS = rf"\d|(?:{'|'.join(NUMBERS)}|noon|midnight)(?![a-z])|(?:{'|'.join(MONTHS)})[a-z]{{0,8}}\.?{GAP}\d"
@@ -636,7 +638,7 @@ NAMED = rf"(?:{'|'.join(DAYS)}|(?:{'|'.join(WEEKDAYS)})(?:s|rs?|[a-z]{{0,4}}day)
 WORDS = rf"(?:{GAP}\(?(?!(?:every|per)(?![a-z])|{NAMED})[a-z']{{1,15}}(?![a-z'])){{0,5}}?"
 HEADS = (                   # in order of authority
     ("field", r"limit reached\|", (_stated_epoch,)),
-    ("field", rf"(?<![a-z])(?:quota_?)?reset(?:s?[_-]?at|[_-]?time(?:[_-]?stamp)?){ASSIGNED}",
+    ("field", rf"(?<![a-z])(?:quota_?|next_?)?reset(?:s?[_-]?at|[_-]?time(?:[_-]?stamp)?)(?:_?ms)?{ASSIGNED}",
      (_stated_epoch, _clock_moment)),
     ("field", r"(?<![a-z])(?:resets?[_-]?(?:in|after)[_-]?seconds|quotaResetDelay|retryDelay(?P<ms>Ms)?)"
               rf"{ASSIGNED}", (_after_duration, _seconds)),
@@ -1373,15 +1375,16 @@ FORMATS: Mapping[str, Format] = {
 
 # Lines that only a CLI's own error begins with, for an agent that says nothing
 GENERIC_ERRORS = (r"(?:API )?Error: |(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |"
-                  r"The API provider has rate limited you")
+                  r"The API provider(?:'s servers are down| has (?:rate limited you|refused the request)"
+                  r"| timed out without| is not able to authenticate)")
 # A retry that goes on is no verdict
 GENERIC_NOTES = r"[Rr]etrying in \d|.*; retrying \d+/\d+|[Ww]arning: "
 # A failed test, a place in a file, a numbered line: code and what is said of it
-CODE_LINES = r"E {3}|FAILED \S+::|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )"
+CODE_LINES = r"E {3}|FAILED \S+::|(?:\w+\.)*AssertionError\b.*['\"]|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )"
 # What another program says about its own limits or logins, printed by a tool that the agent ran
-FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt|helm|terraform|remote|"
-                 r"fatal)(?: \w+)?: "
-                 r"|npm (?:error|ERR!)|toomanyrequests\b|\$ "
+FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|podman|kubectl|cargo|brew|apt|helm|"
+                 r"terraform|psql|mysql|ssh|remote|fatal)(?: \w+)?: "
+                 r"|npm (?:error|ERR!)|.{0,200}?\btoomanyrequests\b|\$ "
                  rf"|{CODE_LINES}|[+-](?! ?\d)[\s\w#/\"']")          # and a line of a diff
 # A spinner, and what a runtime prints below a stack: no message, whoever prints it
 EMPTY_LINES = r"[\u2800-\u28ff]|(?:Node\.js|Bun) v\d"
@@ -1423,7 +1426,7 @@ AGENTS: tuple[Agent, ...] = (
                     r"Failed to authenticate\. API Error: "
                     r"|You've (?:hit|reached) your [\w' -]{0,40}limit(?: ·.*)?$"
                     r"|You're out of [a-z ]+ · resets "
-                    r"|Not logged in · |Invalid API key · |Credit balance is too low$|Prompt is too long",
+                    r"|Not logged in · |Invalid API key · |Credit balance (?:is )?too low(?: ·|$)|Prompt is too long",
         note_lines=GENERIC_NOTES,
         retry_lines=r'\{"type": ?"system", ?"subtype": ?"api_retry"',
         progress_lines=r'\{"type": ?"(?:assistant|user|result)"',
@@ -1533,7 +1536,7 @@ AGENTS: tuple[Agent, ...] = (
         verdict_last=0,
         error_lines=r"\W*\[?API Error: |Error when talking to Gemini API",
         note_lines=r"Attempt \d+ failed\b(?!.*(?:Max attempts|with status))|Warning: |"
-                   r"Loaded cached credentials|Ripgrep is not|\[STARTUP\]",
+                   r"Loaded cached credentials|Ripgrep is not|\[STARTUP\]|Error executing tool ",
         retry_lines=r"Attempt (?:\d+ failed:|(?:[4-9]|\d\d+) failed)",      # backing off takes 5, 10, 20, 30 s ...
         limit_patterns=(
             r"You have exhausted your (?:[\w-]+ )?(?:capacity|quota) on this model",
@@ -1547,6 +1550,7 @@ AGENTS: tuple[Agent, ...] = (
             r"API key not valid|API_KEY_INVALID",
             r"Please set an Auth method|must specify the GEMINI_API_KEY|Invalid auth method",
             r": invalid_grant\b",
+            r"IneligibleTierError|not eligible for Gemini Code Assist",
         ),
         limit_scope="model",
     ),
@@ -1609,7 +1613,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("credits", r"(?:out of|run out of|used up|no (?:more|remaining)|not enough|"
                 r"insufficient) (?:[\w-]+ )?(?:credits?|balance|funds)\b"
                 r"|\bno (?:[\w-]+ )?(?:credits?|balance|funds) (?:remaining|left|available)"
-                r"|balance is (?:too low|negative|empty|insufficient)|credit balance is \S*0"
+                r"|balance (?:is )?(?:too low|negative|empty|insufficient)|credit balance is \S*0"
                 r"|(?:credits?|balance) (?:are |is |has been |have been )?"
                 r"(?:exhausted|depleted|used up|exceeded)\b|credits have been used\b"
                 r"|requires? more credits|more credits are required|\bnot-enough-credits\b"
@@ -1617,7 +1621,9 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                 r"|(?:extra usage|usage credits) (?:is |are )?required\b|payment required\b|no payment method"
                 r"|(?:membership|subscription|trial) (?:has |is )?(?:expired|ended)"
                 r"|exceeded (?:its|your) (?:\w+ )?budget\b|budget has been exceeded|\bExceededBudget: "
-                r"|Insufficient balance|out of (?:extra )?usage\b|Free usage exceeded"),
+                r"|Insufficient balance|out of (?:extra )?usage\b|Free usage (?:exceeded|exhausted)"
+                r"|free tier (?:of the model )?has been exhausted|used all (?:of )?your (?:[\w-]+ ){0,3}credits\b"
+                r"|(?:(?<![a-z]\s)|\bapi )key limit exceeded"),
     ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)"
               r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
     ("rate limit", r"(?:exceed|exceeded|over|reached) (?:your |the )?(?:account|organization|project|"
@@ -1626,7 +1632,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|"
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
                    r"|^[^\w\n]{0,40}(?:Error: )?rate[- ]limited\b(?!.*\b(?:waiting|retrying|attempt)\b)"
-                   r"|\brate limit (?:reached|exceeded)\b|RateLimitError:"
+                   r"|\brate[ _-]?limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
     ("too many requests", r"requests too (?:quickly|fast|frequently)"
                           r"|too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
@@ -1638,7 +1644,8 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("http 429", r"^[^\w\n]{0,40}(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:)"
                  r" \(?429\b"
                  r"|Request rejected \(429\)"),
-    ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
+    ("使用上限", r"(?:达到|已达|超出|超过)[\s\S]{0,16}(?:上限|限额|配额)"
+                 r"|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
 )
 GENERIC_AUTH: tuple[tuple[str, str], ...] = (
     ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
@@ -1647,12 +1654,12 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                       r"|\[unauthenticated\]|\"UNAUTHENTICATED\""),
     ("log in", r"(?:please|must|need to) (?:run |use )?\W?(?:[\w-]+ )?/?(?:log ?in|sign ?in|re-?authenticate|"
                r"auth login)\b"
-               r"|please run\b.{0,40}\blogin|\brun gcloud auth\b"),
+               r"|please run\b.{0,40}\blogin|\brun gcloud auth\b|\bsend \W?/login\W? to log ?in\b"),
     ("invalid key", r"(?:invalid|incorrect|missing|expired|revoked|no) (?:api[_ -]?key|bearer token|"
                     r"access token|auth\w* (?:token|credentials)|credentials)"
                     r"|api[ _-]key (?:you provided )?(?:is |was |has )?(?:been )?(?:not valid|invalid|expired|revoked|"
                     r"missing|disabled)"
-                    r"|api key does not have (?:access|permission)|check your api key"
+                    r"|api key does not have (?:access|permission)|check your (?:api key|access token)"
                     r"|^[^\w\n]{0,40}(?:Error: )?invalid token[^\w\n]{0,40}$"),
     ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |"
                       r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"
@@ -1662,7 +1669,7 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                       r"|reauth related error|\bExpiredTokenException: "),
     ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
                      r"|authentication_error|\bAuthenticationError: |failed to (?:authenticate|sign in|log in)"
-                     r"|you are not authorized to use|access denied by \w+ policy"),
+                     r"|you are not authorized to use|access denied by (?:\w+ )?policy"),
     ("no credentials", r"No authentication information found|default credentials not found"
                        r"|no credentials (?:found|configured)"
                        r"|could not load (?:the default )?credentials|unable to locate credentials"
@@ -1680,7 +1687,7 @@ VETOES: tuple[tuple[str, str], ...] = (
                    r"|(?:high|heavy) (?:demand|load|traffic)|server-side issue"),
     ("context", r"context (?:length|window|limit|size)|maximum context|prompt (?:is |as )?too (?:long|large)"
                 r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
-                r"|exceeds the maximum number of tokens"
+                r"|exceeds the maximum number of tokens|(?:messages|request) exceed(?:s|ed) the messages? limit"
                 # Bedrock and xAI say it of their quota: "Too many tokens per day, please wait", "... for team"
                 r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team|processed)\b)"
                 r"|context_length_exceeded|ran out of room"),
@@ -1701,8 +1708,8 @@ FAILURES: tuple[tuple[str, str], ...] = (
               r"may not exist)"
               r"|ModelNotFoundError|model_not_found"
               r"|issue with the selected model|(?:unknown|invalid|unsupported) model\b|no such model"),
-    ("network", r"unable to connect|connection (?:refused|reset|failed|error|closed)|ECONN\w+|ENOTFOUND"
-                r"|ETIMEDOUT|EAI_AGAIN|fetch failed|network (?:error|is unreachable)"
+    ("network", r"unable to connect|connection (?:was )?(?:refused|reset|failed|error|closed)|ECONN\w+|ENOTFOUND"
+                r"|request timed out|ETIMEDOUT|EAI_AGAIN|fetch failed|network (?:error|is unreachable)"
                 r"|error sending request|stream (?:disconnected|closed|ended)|could not resolve|getaddrinfo"
                 r"|socket hang up|INVALID_STREAM|finish[_ ]reason"
                 r"|empty or malformed response"),
@@ -1715,21 +1722,23 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
     ("rate_limit", r"tokens? per min|requests? per min|per[ -]minute|\bRPM\b|\bTPM\b|free_tier_requests"
                    r"|_tier_input_token_count"
                    r"|Suggested retry after \d+s"),
-    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance is|\bbudget\b|billing hard|payment"
-                r"|requires? more credits|more credits are required|CreditsError|\bnot-enough-credits\b"
-                r"|credits? (?:limit|have)|(?:membership|subscription|trial) (?:has|is|expired|ended)|please top up"
+    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance is|\bbudget\b|billing hard"
+                r"|payment(?! required)|requires? more credits|more credits are required|CreditsError"
+                r"|\bnot-enough-credits\b|(?:credits?|key) limit|credits? have|please top up"
+                r"|(?:membership|subscription|trial|package) (?:has|is|expired|ended)"
                 r"|额度|余额"
                 r"|insufficient[ _](?:balance|funds|credits?|quota)|prepay\w* credits?"
-                r"|spend(?:ing)? (?:cap|limit)"
+                r"|(?<!set\sa\s)spend(?:ing)? (?:cap|limit)"
                 r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
                 r"|seat type|usage limit is set to|please recharge"),
     ("usage_limit", r"usage|session(?![._ ]?id)|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium"
                     r"|使用上限|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
+    ("credits", r"payment required"),
 )
 # Which model a limit is for: its name in any case, a name as it is written, or only that it is a model's
 SCOPE_NAMES: tuple[str, ...] = (
-    r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w)",
+    r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w|\w+-(?:mini|max)\b)",
     r"rate limit reached for (?:model )?[`'\"]?([\w./:@-]+)[`'\"]? in organization [\s\S]{1,80}?\btokens per",
     r"daily ([a-z][\w.-]*\d[\w.-]*) quota|base model: ([\w.@-]+\w)|for team \S+ and model ([\w.-]+\w)",
 )
@@ -1738,7 +1747,7 @@ SCOPE_FAMILIES: tuple[str, ...] = (
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
     r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
     r"daily) limit reached|^[^\w\n]{0,40}(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
-    r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
+    r"\busage limit for (Opus|Sonnet|Haiku|Fable)\b", r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
                r"(?:choose|try|select) (?:another|a different) model|switching to auto\b|for (?:1M|long) context|"
@@ -2657,6 +2666,9 @@ _PER_TYPE: Mapping[str, tuple[str, str]] = {         # the same for the format's
     "rate_limit_exceeded": (LIMITED, "rate_limit"), "usage_limit_reached": (LIMITED, "usage_limit"),
     "insufficient_quota": (LIMITED, "credits"), "billing_error": (LIMITED, "credits"),
     "quota_exceeded": (LIMITED, "usage_limit"), "RESOURCE_EXHAUSTED": (LIMITED, "usage_limit"),
+    # opencode's own service sends these, its logins' AuthError and a 401 together
+    "CreditsError": (LIMITED, "credits"), "MonthlyLimitError": (LIMITED, "credits"),
+    "UserLimitError": (LIMITED, "credits"), "ModelError": (FAILED, "model"),
     "authentication": (AUTH, "auth"), "authentication_error": (AUTH, "auth"),
     "authentication_failed": (AUTH, "auth"), "invalid_api_key": (AUTH, "auth"),
     "API_KEY_INVALID": (AUTH, "auth"),
@@ -2819,12 +2831,12 @@ def _judge(agent: Agent, text: str, hints: Report, clock: Clock) -> Verdict:
     veto = _first(VETOES, _telling(text, VETO_WORDS))
     if veto:
         return _failed(veto[0], text, "veto: " + veto[0], veto[1])
-    if hints.status == 401:
+    stated, rule = _stated(hints)
+    if hints.status == 401 and stated and stated[0] == AUTH:
         return _auth(text, "http 401", (_first([("", STATED_STATUS)], text) or ("", text))[1])
     limit = _limit_rule(agent, text)
     if limit:
         return _limited(agent, text, hints, clock, limit)
-    stated, rule = _stated(hints)
     if stated and stated[0] == LIMITED:
         return _limited(agent, text, hints, clock, (rule, text))
     login = _rule("auth", agent, text, GENERIC_AUTH, AUTH_WORDS)
@@ -2845,11 +2857,10 @@ def _ends(text: str) -> str:
 
 
 def _stated(hints: Report) -> tuple[tuple[str, str] | None, str]:
-    """What status and type mean by themselves, and the rule's name."""
-    by_status = _PER_STATUS.get(hints.status or 0)
-    if by_status:
+    """What status and type mean by themselves, and the rule's name; a refusal's type says what was refused."""
+    by_status, by_type = _PER_STATUS.get(hints.status or 0), _PER_TYPE.get(hints.error_type or "")
+    if by_status and not (by_type and by_status[0] == AUTH != by_type[0]):
         return by_status, f"http {hints.status}"
-    by_type = _PER_TYPE.get(hints.error_type or "")
     return by_type, f"error type {hints.error_type}" if by_type else ""
 
 
@@ -2875,7 +2886,7 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tup
     stated = _stated(hints)[0]
     return Verdict(
         LIMITED,
-        found[0] if found else stated[1] if stated else "usage_limit",
+        found[0] if found else stated[1] if stated and stated[0] == LIMITED else "usage_limit",
         _notice_of(text, found_by[1]) or "at its limit",
         reset_at, coarse, _scope(agent, text, hints), found_by[0], one_line(found_by[1]),
     )
