@@ -214,7 +214,8 @@ class Agent:
     error_lines: str = ""                                 # regex: a line printed only as its own error, exit 0 or not
     note_lines: str = ""                                  # regex: lines that are never a verdict (retries, warnings)
     retry_lines: str = ""                                 # regex: lines that show a retry while it goes on
-    progress_lines: str = ""                              # regex: a line after a retry that shows that it went well
+    # regex: a line after a retry that shows that it went well; for an agent without `retry_lines`, any line does
+    progress_lines: str = ""
     access_env: Mapping[str, Mapping[str, str]] = {}      # variables an access adds, where its flags are not enough
     # regex: output that holds it echoes prompt and tools; without a verdict line it proves nothing
     transcript: str = ""
