@@ -2764,7 +2764,9 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
     declared = _judge_declared(agent, ended, report, clock) if report.failed else None
     if declared and declared.outcome == LIMITED:
         return declared
-    evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
+    streams = (ended.stderr, ended.stdout)                 # which line came after which is not known
+    texts = streams if ended.stopped == "limit" else ("\n".join(streams),)
+    evidence = next(filter(None, (sits_at_limit(agent, text, prompt) for text in texts)), None)
     if evidence or ended.stopped == "limit":
         text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
         verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or one_line(text)))

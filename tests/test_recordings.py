@@ -296,3 +296,16 @@ def test_an_agent_stopped_at_its_limit_is_shown_by_what_its_retry_says():
         verdict = v.classify(BY_NAME[name], Ended(None, 15, "limit", "", text), v.Report(), "x", v.Clock(0.0, "UTC"))
         assert (verdict.outcome, verdict.error_class, verdict.error) == ("limited", error_class, shown), verdict
         assert verdict.reset_at == reset_at, verdict
+
+
+@pytest.mark.parametrize("name, stdout, stderr", [
+    ("opencode", '{"type":"text","part":{"text":"Working."}}\n', LOG % "The usage limit has been reached"),
+    ("mine", "Working.\n", "The usage limit has been reached. Retrying in 60s\n"),
+    ("mine", "The usage limit has been reached. Retrying in 60s\n", "debug: on\n")])
+def test_a_limit_that_may_have_come_before_the_work_is_none_unless_the_agent_was_seen_to_sit_there(name, stdout, stderr):
+    agent = BY_NAME.get(name, v.Agent(name, (name,)))
+    before = stdout.startswith("Working") or name == "opencode"
+    for stopped, outcome in (("timeout", "failed" if before else "limited"), ("limit", "limited")):
+        verdict = v.classify(agent, Ended(None, 15, stopped, stdout, stderr), v.Report(), "x", v.Clock(0.0, "UTC"))
+        assert verdict.outcome == outcome, verdict
+        assert outcome == "failed" or "usage limit has been reached" in verdict.error, verdict
