@@ -6099,7 +6099,9 @@ class Child:
         finally:
             del self.stop.groups[self.process.pid]
             if self.process.poll() is None:                # an exception, or a process that will not die
-                signal_all(family(self.marker, self.process.pid, {}), "SIGKILL")
+                found = family(self.marker, self.process.pid, {})
+                signal_group(self.process.pid, "SIGKILL")      # also what it has started since
+                signal_all(found, "SIGKILL")
             self._close()
         code = self.process.returncode
         return Ended(exit_code=code if code is not None and code >= 0 else None,
