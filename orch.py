@@ -4572,6 +4572,7 @@ class Look:
 
 PLAIN = Look()
 USEFUL, NARROWEST = 20, 4                                  # columns that a cell needs to say something; has at least
+SAYING = 8                                                 # columns in which the live line says what an agent does
 COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
            "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
 
@@ -4614,9 +4615,14 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequ
     for number in spare:
         if sum(2 + (width if i in right else min(width, USEFUL)) for i, width in widths.items()) > room:
             del widths[number]
-    while sum(widths.values()) + 2 * len(widths) > room and max(widths.values()) > NARROWEST:
-        widths[max(widths, key=widths.__getitem__)] -= 1
+    give_way(widths, room - 2 * len(widths))
     return "".join(_table_line(row, widths, right, look if number else PLAIN) for number, row in enumerate(cells))
+
+
+def give_way(widths: dict[int, int], room: float) -> None:
+    """Make the widest narrower until they fit in so many columns together, or are as narrow as may be."""
+    while sum(widths.values()) > room and max(widths.values()) > NARROWEST:
+        widths[max(widths, key=widths.__getitem__)] -= 1
 
 
 def _table_line(row: Sequence[str], widths: Mapping[int, int], right: Sequence[int], look: Look) -> str:
@@ -4754,23 +4760,41 @@ class Work:
     agent: str
     activity: str
     tokens: int = 0                   # billable, so far; 0: not known
+    until: float | None = None        # the end of a limit that it waits for
 
 
-def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = None) -> str:
+def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = None, columns: int = 1000) -> str:
     """The live line: who is at work, for how long, doing what; `left_s` to the end of a limit that is waited for.
+
+    What they do gives way first, then the agents of roles.
 
     >>> render_live([Work("", "claude", "edit a.py", 1_500)], 75)
     'claude · 1 min 15 s · edit a.py · 1.5k tokens'
-    >>> render_live([Work("a", "claude", "thinking"), Work("b", "codex", "writing")], 5)
-    'a (claude) thinking · b (codex) writing · 5 s'
+    >>> render_live([Work("a", "claude", "thinking"), Work("b", "codex", "writing")], 5, columns=40)
+    'a thinking · b writing · 5 s'
     """
     tokens = sum(one.tokens for one in work)
-    told = (f"{render_count(tokens)} tokens" if tokens else "",
-            f"free in {render_span(left_s)}" if left_s is not None else "")
-    parts = [f"{one.role} ({one.agent}) {one.activity}" for one in work] + [render_span(elapsed_s), *told]
-    if len(work) == 1 and not work[0].role:
-        parts = [work[0].agent, render_span(elapsed_s), work[0].activity, *told]
-    return " · ".join(printable(part) for part in parts if part)
+    told = [f"free in {render_span(left_s)}"] if left_s is not None else []
+    told += [render_span(elapsed_s)] + [f"{render_count(tokens)} tokens"] * (tokens > 0)
+    short = [printable(one.role or one.agent) for one in work]
+    names = [f"{name} ({printable(one.agent)})" if one.role and one.agent else name for name, one in zip(short, work)]
+    alone = len(work) == 1 and not work[0].role
+    between = 3 if alone else 1                            # columns that part an activity from what it stands beside
+    room = columns - columns_of(" · ".join(names + told))
+    if room < len(work) * (between + SAYING):
+        names, room = short, columns - columns_of(" · ".join(short + told))
+    while room < 0 and len(told) > 1:                      # better none than half a number
+        room += 3 + columns_of(told.pop())
+    doing = [printable(one.activity) for one in work]
+    widths = dict(enumerate(map(columns_of, doing)))
+    give_way(widths, room - len(work) * between)
+    doing = [shown if shown == text or widths[i] >= SAYING else ""
+             for i, text in enumerate(doing) for shown in [cut_to(text, widths[i])]]
+    if alone:
+        parts = [*names, *told[:1], *doing, *told[1:]] if left_s is None else [*names, *doing, *told]
+    else:
+        parts = [" ".join(filter(None, pair)) for pair in zip(names, doing)] + told
+    return cut_to(" · ".join(filter(None, parts)), columns)
 
 
 def render_fields(fields: Mapping[str, Any]) -> str:
@@ -8496,22 +8520,26 @@ def write_bytes(whole: bytes, stop: Stop | None, up_at: float = math.inf) -> byt
     return bytes(data)
 
 
+# A window made narrower may have broken the line into several, or not: that differs from terminal to terminal. Going
+# up to clear them all would cost the user's own lines where it has not.
+CLEARED = "\r\x1b[K"
+
+
 class LiveLine:
     """One line on a terminal's standard error that tells what is going on, and is gone at the end."""
 
     def __init__(self, world: World, *, on: bool = True) -> None:
         self.world = world
         self.on = on and os.isatty(2) and world.env.get("TERM", "dumb") != "dumb"
-        self.drawn = 0                                     # columns of what stands there
+        self.drawn = False                                 # whether it stands there
         self.began_at = self.drawn_at = time.monotonic()
         self.work: Sequence[Work] = ()
-        self.until: float | None = None                    # the end of a limit that is waited for
         if self.on:
             world.stop.on_tick = self.tick
 
-    def show(self, work: Sequence[Work], until: float | None = None) -> None:
-        """Show who is at work, and what is waited for; nothing at all where nobody is."""
-        self.work, self.until = work, until
+    def show(self, work: Sequence[Work]) -> None:
+        """Show who is at work, or waits for the end of a limit; nothing at all where nobody is."""
+        self.work = work
         self.draw()
 
     def tick(self) -> None:
@@ -8520,29 +8548,34 @@ class LiveLine:
             self.draw()
 
     def draw(self) -> None:
-        """Draw it anew, in one write."""
+        """Draw it anew, in one write, so short that the `^C` of a terminal's echo does not break it into two."""
         if not self.on or not self.work:
             return
         self.drawn_at = time.monotonic()
-        left_s = self.until - self.world.now() if self.until else None
-        text = cut_to(render_live(self.work, self.drawn_at - self.began_at, left_s), terminal_width() - 1)
-        write_err(self.clearing() + text, 0)
-        self.drawn = columns_of(text)
-
-    def clearing(self) -> str:
-        """What clears it, line by line: a window made narrower since has broken it into several."""
-        return "\r\x1b[K" + "\x1b[A\x1b[K" * (max(self.drawn - 1, 0) // terminal_width())
+        if in_foreground(2):
+            ends = [one.until - self.world.now() for one in self.work if one.until]
+            text = render_live(self.work, self.drawn_at - self.began_at, min(ends, default=None), terminal_width() - 3)
+            write_err(CLEARED + text, 0)
+            self.drawn = True
 
     def erase(self) -> None:
-        """Remove it."""
-        if self.drawn:
-            write_err(self.clearing(), 0)
-            self.drawn = 0
+        """Remove it; what a shell has written there since it took the terminal back is left alone."""
+        if self.drawn and in_foreground(2):
+            write_err(CLEARED, 0)
+        self.drawn = False
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         self.erase()
         self.on, self.world.stop.on_tick = False, None
+
+
+def in_foreground(fd: int) -> bool:
+    """Whether this is the job that a shell has given its terminal to, or no shell's at all."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return True
 
 
 class Screen:
@@ -8577,11 +8610,12 @@ class Screen:
             self.at_work.pop(role, None)
             self.live.show(list(self.at_work.values()))
         if kind in ("activity", "attempt_start"):
-            until = event.get("until")
-            if until and until != self.live.until and not self.live.on:    # in a log, a silent hour looks like a hang
+            until, before = event.get("until"), self.at_work.get(role, Work("", "", "")).until
+            if until and until != before and not self.live.on:    # in a log, a silent hour looks like a hang
                 self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting")
-            self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0)
-            self.live.show([] if self.streamed else list(self.at_work.values()), until)
+            self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0,
+                                      until)
+            self.live.show([] if self.streamed else list(self.at_work.values()))
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
@@ -9247,7 +9281,7 @@ def _wait_for(names: Sequence[str], world: World, live: LiveLine, most_s: float)
         pause_s = min(end - world.now() + 0.1, give_up_at - world.stop.clock(), 30)
         if pause_s <= 0:
             return Exit.TRY_LATER
-        live.show([Work("", " ".join(names), "at the limit")], end)
+        live.show([Work("", " ".join(names), "at the limit", until=end)])
         if world.stop.wait(pause_s):
             return Exit(128 + (world.stop.signal or 0))
 

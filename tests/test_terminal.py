@@ -7,12 +7,14 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import random
 import re
 import shutil
 import signal
 import struct
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -223,32 +225,107 @@ def test_the_live_line_tells_who_how_long_what_and_tokens_and_is_gone_at_the_end
     assert not any("·" in line for line in window.screen())
 
 
-@pytest.mark.parametrize("columns", [12, 30])
+W = o.Work
+TEAM = [W("builder", "claude", "editing a_module.py", 9000), W("reviewer", "codex", "running pytest -q tests/test_a_module.py", 3300)]
+WAITING = W("", "", "every agent is at its limit")
+
+
+LONG = [W("", "claude", "running pytest -q -n auto --dist worksteal tests/test_modu", 1500)]
+
+
+@pytest.mark.parametrize(("columns", "work", "left_s", "line"), [
+    (117, LONG, None, "claude · 1 min 15 s · running pytest -q -n auto --dist worksteal tests/test_modu · 1.5k tokens"),
+    (77, LONG, None, "claude · 1 min 15 s · running pytest -q -n auto --dist workste… · 1.5k tokens"),
+    (37, LONG, None, "claude · 1 min 15 s · 1.5k tokens"),
+    (20, LONG, None, "claude · 1 min 15 s"),
+    (117, TEAM, None, "builder (claude) editing a_module.py · reviewer (codex) running pytest -q tests/test_a_m… · 1 min 15 s · 12.3k tokens"),
+    (77, TEAM, None, "builder editing a_mod… · reviewer running pytest… · 1 min 15 s · 12.3k tokens"),
+    (57, TEAM, None, "builder · reviewer · 1 min 15 s · 12.3k tokens"),
+    (37, TEAM, None, "builder · reviewer · 1 min 15 s"),
+    (77, [WAITING], 7800, "every agent is at its limit · free in 2 h 10 min · 1 min 15 s"),
+    (37, [WAITING], 7800, "free in 2 h 10 min · 1 min 15 s"),
+    (77, [W("", "claude codex", "at the limit")], 7800, "claude codex · at the limit · free in 2 h 10 min · 1 min 15 s"),
+    (37, [W("", "claude codex", "at the limit")], 7800, "claude codex · free in 2 h 10 min"),
+])
+def test_what_agents_do_gives_way_in_the_live_line_before_any_number(columns, work, left_s, line):
+    assert o.render_live(work, 75, left_s, columns) == line
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_live_line_fits_whatever_it_has_to_say(seed):
+    dice = random.Random(seed)
+    for _ in range(50):
+        work = [W(dice.choice(("", "planner", "日本")), dice.choice(("claude", "codex", "")), "running " + "x 日" * dice.randrange(30),
+                  dice.choice((0, 12, 123_456))) for _ in range(dice.randrange(1, 4))]
+        columns = dice.randrange(1, 140)
+        line = o.render_live(work, dice.randrange(9999), dice.choice((None, 5)), columns)
+        assert columns_of(line) <= columns, (seed, columns, work, line)
+
+
+@pytest.mark.parametrize("columns", [16, 30])
 def test_a_narrow_window_gets_a_short_line(orch, fake, tmux, columns):
     step, gate = at_work(orch, "日本語" * 20)
     fake("claude", step)
     window = tmux(columns)
     window.type("clear; " + as_typed(orch, "hi"))
-    window.sees(r"claude · \d+")
-    wait_until(lambda: any(line.startswith("claude") and line.endswith("…") for line in window.screen()), what="the ellipsis")
+    window.sees(r"claude · \d+ s")
     assert sum("·" in line for line in window.screen()) == 1
     gate.touch()
     window.sees("the answer")
     assert not any("·" in line for line in window.screen())
 
 
-def test_a_window_made_narrower_keeps_no_remains(orch, fake, tmux):
-    step, gate = at_work(orch, "a-long-name" * 4)
+@pytest.mark.parametrize("mode", ["", "printf '\\033[?1049h'; "], ids=["lines broken anew", "lines cut"])
+def test_a_window_made_narrower_costs_no_line_of_the_users(orch, fake, tmux, mode):
+    step, gate = at_work(orch, "a-long-name" * 5)
     fake("claude", step)
     window = tmux(100)
-    window.type("clear; seq 5; " + as_typed(orch, "hi"))
+    window.type(f"clear; {mode}seq 5; " + as_typed(orch, "hi"))
     window.sees(r"1\.5k tokens")
     window("resize-window", "-t", "t", "-x", "40", "-y", "20")
-    window.sees(r"claude · .*…$")
-    assert window.screen()[-2] == "5"    # tmux lets lines go off the top to make room
+    window.sees(r"^claude · \d+ s · 1\.5k tokens$")
     gate.touch()
     window.sees("the answer")
-    wait_until(lambda: window.screen()[-3:-1] == ["5", "the answer"], timeout=20, what="nothing but the answer and a prompt")
+    lines = window.screen()
+    assert lines[lines.index("1"):][:5] == list("12345") and lines.count("the answer") == 1, lines
+    assert sum("·" in line for line in lines) <= (0 if mode else 2), lines    # rows of a line broken anew are not taken back
+
+
+@pytest.mark.parametrize(("key", "status"), [("C-c", 130), ("C-\\", 131)])
+def test_a_key_that_ends_it_leaves_nothing_of_a_full_line(orch, fake, tmux, key, status):
+    step, _ = at_work(orch, "a-long-name" * 5)
+    fake("claude", step)
+    window = tmux(60)
+    window.type("clear; " + as_typed(orch, "hi"))
+    window.sees(r"claude · .*… · 1\.5k tokens$")
+    window("send-keys", "-t", "t", key)
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of the run")
+    window.type("echo status $?")
+    window.sees(f"^status {status}$")
+    assert not any("·" in line for line in window.screen()), window.screen()
+
+
+def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(orch, fake, tmux):
+    step, gate = at_work(orch)
+    fake("claude", step)
+    window = tmux(80)
+    window.type("clear; stty tostop; " + as_typed(orch, "hi", ">", str(orch.work / "answer")) + " &")
+    wait_until(lambda: fake.calls, what="the agent")
+    time.sleep(2.5)    # two ticks
+    assert not any("·" in line for line in window.screen()), window.screen()
+    window.type("fg")
+    window.sees(r"claude · \d+ s")
+    window("send-keys", "-t", "t", "C-z")
+    window.sees("Stopped")
+    window.type("clear; bg; echo here")
+    window.sees("^here$")
+    gate.touch()
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of the run")
+    window.type("echo next")
+    window.sees("^next$")
+    lines = window.screen()
+    assert not any("·" in line for line in lines[lines.index("here"):]), lines
+    assert (orch.work / "answer").read_text() == "the answer\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
