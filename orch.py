@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     import datetime
     import selectors
     import subprocess
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, NoReturn, TypeVar
 
     from typing_extensions import dataclass_transform
@@ -4571,7 +4571,7 @@ class Look:
 
 
 PLAIN = Look()
-USEFUL, NARROWEST = 20, 4                                  # columns that a cell needs to say something; has at least
+USEFUL, NARROWEST = 16, 4                                  # columns that a cell needs to say something; has at least
 SAYING = 8                                                 # columns in which the live line says what an agent does
 COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
            "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
@@ -4602,37 +4602,62 @@ def cut_to(text: str, columns: int) -> str:
     return text + "…" if columns > 0 else ""
 
 
-def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = (),
-                 look: Look = PLAIN, spare: Sequence[int] = ()) -> str:
-    """Aligned columns, those numbered in `right` to the right.
+def cut_path(text: str, columns: int) -> str:
+    """The text, or an ellipsis and its end, which tells one path from another.
 
-    Where the window is too narrow for a useful part of each, those in `spare` are left out, the first one first;
-    then the widest ones give way.
+    >>> cut_path("/home/me/.orch/config.json", 20)
+    '…e/.orch/config.json'
     """
-    cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [head, *rows]]
-    widths = {i: max(columns_of(row[i]) for row in cells) for i in range(len(head))}
-    room = 2 + (look.columns or math.inf)
-    for number in spare:
-        if sum(2 + (width if i in right else min(width, USEFUL)) for i, width in widths.items()) > room:
+    return cut_to(text[::-1], columns)[::-1]
+
+
+@value
+class Columns:
+    """The columns of a table, by their numbers: what is set to the right, and what gives way in a narrow window."""
+    head: tuple[str, ...]
+    right: Sequence[int] = ()
+    spare: Sequence[int] = ()         # may be left out, the first one first
+    loose: Sequence[int] = ()         # may be cut
+    paths: Sequence[int] = ()         # may be cut, at their beginning
+
+
+def short_path(path: str, home: str) -> str:
+    """A path as people write it.
+
+    >>> short_path("/home/me/.orch/config.json", "/home/me")
+    '~/.orch/config.json'
+    """
+    return "~" + path[len(home):] if len(home) > 1 and path.startswith(home + "/") else path
+
+
+def render_table(columns: Columns, rows: Sequence[Sequence[Any]], look: Look = PLAIN) -> str:
+    """Aligned columns; in a narrow window some are left out, for a useful part of the others, then some are cut."""
+    cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [columns.head, *rows]]
+    widths = {i: max(columns_of(row[i]) for row in cells) for i in range(len(columns.head))}
+    room, soft = 2 + (look.columns or math.inf), {*columns.loose, *columns.paths}
+    for number in columns.spare:
+        if sum(2 + (min(width, USEFUL) if i in soft else width) for i, width in widths.items()) > room:
             del widths[number]
-    give_way(widths, room - 2 * len(widths))
-    return "".join(_table_line(row, widths, right, look if number else PLAIN) for number, row in enumerate(cells))
+    for first in (widths.keys() & soft, widths.keys()):
+        give_way(widths, room - 2 * len(widths), first)
+    return "".join(_table_line(row, widths, columns, look if number else PLAIN) for number, row in enumerate(cells))
 
 
-def give_way(widths: dict[int, int], room: float) -> None:
-    """Make the widest narrower until they fit in so many columns together, or are as narrow as may be."""
-    while sum(widths.values()) > room and max(widths.values()) > NARROWEST:
-        widths[max(widths, key=widths.__getitem__)] -= 1
+def give_way(widths: dict[int, int], room: float, who: Collection[int]) -> None:
+    """Make the widest of these narrower until all fit in so many columns, or these are as narrow as may be."""
+    while sum(widths.values()) > room and max((widths[i] for i in who), default=0) > NARROWEST:
+        widths[max(who, key=widths.__getitem__)] -= 1
 
 
-def _table_line(row: Sequence[str], widths: Mapping[int, int], right: Sequence[int], look: Look) -> str:
+def _table_line(row: Sequence[str], widths: Mapping[int, int], columns: Columns, look: Look) -> str:
     parts = []
     for number, width in widths.items():
-        cell, shown = row[number], cut_to(row[number], width)
+        cell = row[number]
+        shown = (cut_path if number in columns.paths and "/" in cell else cut_to)(cell, width)
         blank = " " * (width - columns_of(shown))
         state = next((sgr for word, sgr in COLOURS.items() if cell == word or cell.startswith(word + " until")), None)
         shown = f"\x1b[{state}m{shown}\x1b[0m" if look.colour and state else shown
-        parts.append(blank + shown if number in right else shown + blank)
+        parts.append(blank + shown if number in columns.right else shown + blank)
     return "  ".join(parts).rstrip() + "\n"
 
 
@@ -4661,17 +4686,19 @@ def render_usage(summary: Mapping[str, Any], by: str, look: Look = PLAIN) -> str
     if len(rows) != 1:
         rows.append(_usage_row("total", summary["total"]))
     head = (by, "attempts", "ok", "input", "output", "cache read", "billable", "cost")
-    table = render_table(head, rows, range(1, 8), look, (5, 3, 4, 2, 1))
+    columns = Columns(head, range(1, 8), spare=(5, 3, 4, 2, 1), **{"paths" if by == "project" else "loose": (0,)})
+    if by != "day" or (look.columns or 0) < BARS_FROM:
+        return render_table(columns, rows, look)
+    table = render_table(columns, rows, replaced(look, columns=(look.columns or 0) - BAR_COLUMNS // 3 - 2))
     used = max(map(len, table.splitlines()))
     room = min((look.columns or 0) - used - 2, BAR_COLUMNS)
-    if by != "day" or room < BAR_COLUMNS // 3:
-        return table
     most = max([1, *(row["billable"] for row in summary["groups"])])
     bars = ["", *(render_bar(row["billable"] / most, room) for row in summary["groups"]), ""]
     return "".join(f"{line:{used}}  {bar}".rstrip() + "\n" for line, bar in zip(table.splitlines(), bars))
 
 
-BAR_COLUMNS = 30
+BAR_COLUMNS = 30                                           # of the longest bar; in less room down to a third of it
+BARS_FROM = 50                                             # columns of a window that has room for bars
 
 
 def render_bar(share: float, columns: int) -> str:
@@ -4693,16 +4720,16 @@ def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float, look: Look = PLAI
     """The table of `orch jobs`, newest first."""
     rows = [(job.get("id"), render_ago(parse_time(job.get("at")), now), job.get("status"), job.get("agent"),
              job.get("attempts"), job.get("prompt") or "") for job in reversed(jobs)]
-    head = ("id", "when", "status", "agent", "attempts", "prompt")
-    return render_table(head, rows, (4,), look, (4, 1, 3)) if rows else "no jobs yet\n"
+    columns = Columns(("id", "when", "status", "agent", "attempts", "prompt"), (4,), spare=(4, 1, 3), loose=(5,))
+    return render_table(columns, rows, look) if rows else "no jobs yet\n"
 
 
 def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float,
                      local: Callable[[float], time.struct_time], look: Look = PLAIN) -> str:
     """The table of `orch cooldown list`."""
     rows = [(e["key"], render_until(e["end"], now, local), e.get("source"), e.get("reason") or "") for e in entries]
-    head = ("key", "cooling", "source", "reason")
-    return render_table(head, rows, (), look, (2, 3)) if rows else "nothing is cooling\n"
+    columns = Columns(("key", "cooling", "source", "reason"), spare=(2, 3), loose=(3,))
+    return render_table(columns, rows, look) if rows else "nothing is cooling\n"
 
 
 def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time], *,
@@ -4787,7 +4814,7 @@ def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = N
         room += 3 + columns_of(told.pop())
     doing = [printable(one.activity) for one in work]
     widths = dict(enumerate(map(columns_of, doing)))
-    give_way(widths, room - len(work) * between)
+    give_way(widths, room - len(work) * between, widths)
     doing = [shown if shown == text or widths[i] >= SAYING else ""
              for i, text in enumerate(doing) for shown in [cut_to(text, widths[i])]]
     if alone:
@@ -8841,7 +8868,8 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
         return Exit.OK
     head = ("batch", "role", "agent", "model", "context", "access", "readiness")
     write_out(f"roles: {', '.join(selection.roles)} ({'; '.join(selection.reasons)})\n"
-              + render_table(head, [[row["batch"], row["name"], *(row[name] for name in head[2:])] for row in rows]))
+              + render_table(Columns(head), [[row["batch"], row["name"], *(row[name] for name in head[2:])]
+                                             for row in rows]))
     for row in rows:
         write_out(f"\n{row['name']}:\n{render_plan(row['candidates'])}")
     tell(warnings)
@@ -9041,8 +9069,8 @@ def cmd_status(given: Given, world: World) -> int:
     if given["json"]:
         print_json(status)
         return Exit.OK
-    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(status["agents"], now)), (),
-                           look_of(world), (2, 3, 4)))
+    columns = Columns(("agent", "state", "source", "set", "reason"), spare=(2, 3, 4), loose=(4,))
+    write_out(render_table(columns, list(_status_rows(status["agents"], now)), look_of(world)))
     for row in status["running"]:
         role = f" as {row['role']}" if row["role"] else ""
         since = render_ago(parse_time(row["at"]), now)
@@ -9227,9 +9255,10 @@ def cmd_agents(given: Given, world: World) -> int:
         return Exit.OK
     words = {True: "yes", False: "no", None: "not known"}
     able = [" ".join(row["capabilities"] or ()) or "-" for row in rows]
-    write_out(render_table(("agent", "state", "logged in", "able to", "program"), [
-        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"])
-        for r, can in zip(rows, able)], (), look_of(world), (3, 4)))
+    programs = [row["path"] and short_path(row["path"], world.env.get("HOME", "")) for row in rows]
+    write_out(render_table(Columns(("agent", "state", "logged in", "able to", "program"), spare=(3, 4), paths=(4,)), [
+        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, program)
+        for r, can, program in zip(rows, able, programs)], look_of(world)))
     for row in rows:                                       # whole, to be copied
         write_out(f"{row['agent']}: {printable(row['hint'])}\n" if row["hint"] else "")
     return Exit.OK
@@ -9305,8 +9334,9 @@ def cmd_config(given: Given, world: World) -> int:
     if given["json"]:
         print_json({"config": raw, "origins": found, "files": [layer.source for layer in layers[1:]]})
     else:
-        rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
-        write_out(render_table(("key", "value", "from"), rows, (), look_of(world)))
+        home = world.env.get("HOME", "")
+        rows = [(path, json.dumps(item), short_path(found[path], home)) for path, item in _leaves(raw, "")]
+        write_out(render_table(Columns(("key", "value", "from"), loose=(1,), paths=(2,)), rows, look_of(world)))
     return Exit.OK
 
 
@@ -9474,8 +9504,8 @@ def cmd_runs(given: Given, world: World) -> int:
     rows = [(r["id"], render_ago(parse_time(r["at"]), world.now()), r["status"],
              ", ".join(role["name"] if role["status"] == "ok" else f"{role['name']} {role['status']}"
                        for role in r["roles"]), len(_artifacts(r)), printable(r["prompt"][:200], 50)) for r in runs]
-    head = ("id", "when", "status", "roles", "files", "prompt")
-    write_out(render_table(head, rows, (4,), look_of(world), (4, 1, 2)) if rows else
+    columns = Columns(("id", "when", "status", "roles", "files", "prompt"), (4,), spare=(4, 1, 2), loose=(3, 5))
+    write_out(render_table(columns, rows, look_of(world)) if rows else
               "no runs with roles in this project yet\n")
     return Exit.OK
 
@@ -9519,8 +9549,8 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
     rows = [(role["name"], role["status"], role["agent"], _tokens_text(role),
              role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
             for role in shown["roles"]]
-    head = ("role", "status", "agent", "tokens", "answer", "assets")
-    write_out(render_table(head, rows, (3, 5), look_of(world), (5, 3)))
+    columns = Columns(("role", "status", "agent", "tokens", "answer", "assets"), (3, 5), spare=(5, 3), paths=(4,))
+    write_out(render_table(columns, rows, look_of(world)))
     for role in shown["roles"]:
         write_out("".join(f"{printable(path)}\n" for path in _list(role.get("assets"))))
     return Exit.OK

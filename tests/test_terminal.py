@@ -88,6 +88,42 @@ def test_a_narrow_window_gets_fewer_columns_rather_than_stumps(orch, fake, colum
     assert ("set by hand" in "".join(status)) == (columns > 40)
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_how_long_an_agent_cools_is_never_cut(orch, fake, columns):
+    fake("claude")
+    limit = o.cooldown_entry(time.time() + 30 * 3600, "You've hit your weekly limit · resets Dec 3, 11:15pm (Europe/Berlin)", "agent", 0)
+    orch.home.mkdir(parents=True)
+    orch.configure({"version": 1, "cooldowns": {"claude": limit, "codex:some-model": limit}, "limit_counts": {}, "jobs": []},
+                   orch.home / "state.json")
+    for command in (["status"], ["agents"], ["cooldown", "list"]):
+        shown = on_terminal(orch, *command, columns=columns, env={"NO_COLOR": "1"})[1]
+        table = shown.splitlines()[:-1] if command == ["status"] else shown.partition("\nclaude: ")[0].splitlines()
+        cooling = [line for line in table if "until " in line]
+        assert cooling and all(re.search(r"until \w+ \d+, \d\d:\d\d, in 1 d \d h( |$)", line) for line in cooling), shown
+        assert command == ["agents"] or max(map(columns_of, table)) <= columns, shown
+    assert "You've hit your" in on_terminal(orch, "status", columns=80)[1]
+
+
+def test_where_a_value_comes_from_can_be_told_in_80_columns(orch, repo):
+    orch.configure({"access": "read", "trusted_projects": [str(repo)], "rules": [{"match": "a long expression " * 9, "agent": "codex"}]})
+    orch.configure({"timeout": "5m"}, repo / ".orch" / "config.json")
+    shown = on_terminal(orch, "config", columns=80)[1]
+    assert re.search(r'^access +"read" +~/\.orch/config\.json$', shown, re.M), shown
+    assert re.search(r'^timeout +"5m" +…\S*/work/\.orch/config\.json$', shown, re.M), shown
+    assert re.search(r'^usage\.keep_days +90 +built-in$', shown, re.M), shown
+    assert max(map(columns_of, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40])
+def test_of_a_path_its_end_is_shown(columns):
+    table = o.Columns(("name", "program"), paths=(1,))
+    text = o.render_table(table, [("one", "/usr/a/long/way/down/to/some/program"), ("two", "not a path, but longer than some of them are")],
+                          o.Look(columns))
+    one, two = text.splitlines()[1:]
+    assert max(map(columns_of, (one, two))) <= columns
+    assert one.startswith("one   …") and one.endswith("program") and two.startswith("two   not a") and two.endswith("…")
+
+
 def test_what_is_to_do_about_an_agent_is_never_cut(orch):
     shown = on_terminal(orch, "agents", columns=40, env={"NO_COLOR": "1"})[1].splitlines()
     for agent in o.AGENTS:
@@ -143,8 +179,10 @@ def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
     piped = orch("usage", "--by", "day").out
     assert "█" not in piped
     assert [line.split() for line in piped.splitlines()] == [re.sub("[█▌]", "", line).split() for line in shown.splitlines()]
-    narrow = on_terminal(orch, "usage", "--by", "day", columns=70)[1]
-    assert max(map(columns_of, narrow.splitlines())) <= 70
+    for columns in (40, 50, 60, 80):
+        narrow = on_terminal(orch, "usage", "--by", "day", columns=columns)[1]
+        assert max(map(columns_of, narrow.splitlines())) <= columns and "2026-11-28" in narrow and "not reported" in narrow
+        assert ("█" * 10 in narrow) == (columns >= 50), narrow
 
 
 # --- the live line, on a screen ------------------------------------------
