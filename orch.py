@@ -8680,8 +8680,8 @@ class Screen:
         elif result.answer is not None:
             self.print_answer(result.answer)
         if result.error and result.exit_code < 128:
-            hint = retry_hint(result, self.world.now(), "; with `--wait forever` orch waits")
-            write_err(f"orch: {mask_secrets(printable(result.error))[0]}{hint}\n")
+            text = told_error(result, self.world.now(), "; with `--wait forever` orch waits")
+            write_err(f"orch: {mask_secrets(text)[0]}\n")
         return result.exit_code
 
     def publish(self, result: Result) -> Result:
@@ -8772,12 +8772,16 @@ def bytes_waiting(fd: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
-def retry_hint(result: Result, now: float, waits: str = "") -> str:
-    """When to come back, for the error line; `waits` says how to wait for it."""
+def told_error(result: Result, now: float, waits: str = "") -> str:
+    """The error on one line, with when to come back; `waits` says how to wait for it."""
+    text = printable(result.error or "")
     if not result.retry_at:
-        return ""
+        return text
     waits = waits if result.exit_code == Exit.TRY_LATER else ""
-    return f" ({render_until(result.retry_at, now, time.localtime)}{waits})"
+    if result.attempts and result.attempts[-1].retry_at != result.retry_at:    # the error is of the last one
+        named = [done.agent for done in result.attempts if done.retry_at == result.retry_at]
+        text = f"{text.rstrip('.')}; {named[0] if named else 'another agent'} is free first"
+    return f"{text} ({render_until(result.retry_at, now, time.localtime)}{waits})"
 
 
 def write_err(text: str, wait_s: float | None = None) -> None:
@@ -9884,7 +9888,7 @@ def call_run(call: Call) -> dict[str, Any]:
     world = make_world(env, folder_of(given["cd"], server.given, server.world), call.stop, call.event)
     result = run_request(world, request, given["config"])
     failed = result.status != "ok"
-    text = f"orch: {printable(result.error or '')}{retry_hint(result, world.now())}" if failed else result.answer or ""
+    text = f"orch: {told_error(result, world.now())}" if failed else result.answer or ""
     return tool_result(text, result_json(result), call.terms, failed=failed)
 
 
