@@ -8627,6 +8627,7 @@ class Screen:
             self.print_event(event)
         role = event.get("role", "")
         if kind == "attempt_start":
+            self.end_line()
             self.streamed = False
         text = render_notice(event, self.world.now(), time.localtime, verbose=self.given["verbose"])
         if text:
@@ -8661,6 +8662,8 @@ class Screen:
         """One line on standard error."""
         if not self.quiet:
             self.live.erase()
+            if os.isatty(2):
+                self.end_line()
             write_err(f"orch: {mask_secrets(text)[0]}\n", STUCK_S)    # standard error ends up in logs
 
     def stream(self, text: str) -> None:
@@ -8669,16 +8672,23 @@ class Screen:
         self.put(terminal_text(text))
         self.streamed, self.last = True, text
 
+    def end_line(self) -> None:
+        """End a line of streamed text, so that what comes next has its own."""
+        if self.streamed and not self.last.endswith("\n"):
+            self.put("\n")
+            self.last = "\n"
+
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
+        self.end_line()
         write_bytes(self.unwritten, None)
         result = self.publish(result)
         if self.events:
             print_json({"type": "result", "at": render_time(self.world.now()), **result_json(result)}, None)
         elif self.given["json"]:
             print_json(result_json(result))
-        elif result.answer is not None:
-            self.print_answer(result.answer)
+        elif result.answer is not None and not self.streamed:
+            write_answer(result.answer.rstrip("\n") + "\n", self.world.env)    # once, ending in one newline
         if result.error and result.exit_code < 128:
             text = told_error(result, self.world.now(), "; with `--wait forever` orch waits")
             write_err(f"orch: {mask_secrets(text)[0]}\n")
@@ -8694,13 +8704,6 @@ class Screen:
             result = replaced(result, warnings=(*result.warnings, trouble))
         write_err(render_annotation(result_json(result), quiet=self.quiet))
         return result
-
-    def print_answer(self, answer: str) -> None:
-        """The answer, once, ending in one newline."""
-        if self.streamed:
-            write_out("" if self.last.endswith("\n") else "\n")
-            return
-        write_answer(answer.rstrip("\n") + "\n", self.world.env)
 
 
 def append_for_runner(runner: Runner, result: Result) -> str | None:

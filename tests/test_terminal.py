@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import claude_ok, read_terminal, wait_until
+from conftest import claude_ok, read_terminal, step, wait_until
 
 import orch as o
 
@@ -185,6 +185,24 @@ def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
         assert ("█" * 10 in narrow) == (columns >= 50), narrow
 
 
+@pytest.mark.parametrize(("options", "shown"), [
+    ((), r"half a line\norch: one: .*; going on with two\nthe other half\norch: two: .*\n"),
+    (("-q",), r"half a line\nthe other half\norch: two: .*\n"),
+    (("--no-failover",), r"half a line\norch: one: .*\n"),
+])
+def test_what_follows_streamed_text_on_a_terminal_has_a_line_of_its_own(orch, fake, options, shown):
+    orch.configure({"order": ["one", "two"], "agents": {name: {"command": [name], "output": "text"} for name in ("one", "two")}})
+    fake("one", failed := step("half a line", "quota exceeded\n", 1))
+    if "--no-failover" not in options:
+        fake("two", {**failed, "stdout": "the other half"})
+    leader, follower = pty.openpty()
+    process = orch.start(*options, "hi", stdout=follower, stderr=follower, env={"TERM": "dumb"})
+    os.close(follower)
+    text = read_terminal(leader).decode().replace("\r\n", "\n")
+    process.wait(timeout=20)
+    assert re.fullmatch(shown, text), text
+
+
 # --- the live line, on a screen ------------------------------------------
 
 
@@ -250,8 +268,8 @@ def at_work(orch, tool="src/app.py"):
 
 
 def test_the_live_line_tells_who_how_long_what_and_tokens_and_is_gone_at_the_end(orch, fake, tmux):
-    step, gate = at_work(orch)
-    fake("claude", step)
+    edit, gate = at_work(orch)
+    fake("claude", edit)
     window = tmux(80)
     window.type("clear; " + as_typed(orch, "hi") + "; echo status $?")
     line = window.sees(r"claude · .*app\.py")
@@ -302,8 +320,8 @@ def test_a_live_line_fits_whatever_it_has_to_say(seed):
 
 @pytest.mark.parametrize("columns", [16, 30])
 def test_a_narrow_window_gets_a_short_line(orch, fake, tmux, columns):
-    step, gate = at_work(orch, "日本語" * 20)
-    fake("claude", step)
+    edit, gate = at_work(orch, "日本語" * 20)
+    fake("claude", edit)
     window = tmux(columns)
     window.type("clear; " + as_typed(orch, "hi"))
     window.sees(r"claude · \d+ s")
@@ -315,8 +333,8 @@ def test_a_narrow_window_gets_a_short_line(orch, fake, tmux, columns):
 
 @pytest.mark.parametrize("mode", ["", "printf '\\033[?1049h'; "], ids=["lines broken anew", "lines cut"])
 def test_a_window_made_narrower_costs_no_line_of_the_users(orch, fake, tmux, mode):
-    step, gate = at_work(orch, "a-long-name" * 5)
-    fake("claude", step)
+    edit, gate = at_work(orch, "a-long-name" * 5)
+    fake("claude", edit)
     window = tmux(100)
     window.type(f"clear; {mode}seq 5; " + as_typed(orch, "hi"))
     window.sees(r"1\.5k tokens")
@@ -331,8 +349,8 @@ def test_a_window_made_narrower_costs_no_line_of_the_users(orch, fake, tmux, mod
 
 @pytest.mark.parametrize(("key", "status"), [("C-c", 130), ("C-\\", 131)])
 def test_a_key_that_ends_it_leaves_nothing_of_a_full_line(orch, fake, tmux, key, status):
-    step, _ = at_work(orch, "a-long-name" * 5)
-    fake("claude", step)
+    edit, _ = at_work(orch, "a-long-name" * 5)
+    fake("claude", edit)
     window = tmux(60)
     window.type("clear; " + as_typed(orch, "hi"))
     window.sees(r"claude · .*… · 1\.5k tokens$")
@@ -344,8 +362,8 @@ def test_a_key_that_ends_it_leaves_nothing_of_a_full_line(orch, fake, tmux, key,
 
 
 def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(orch, fake, tmux):
-    step, gate = at_work(orch)
-    fake("claude", step)
+    edit, gate = at_work(orch)
+    fake("claude", edit)
     window = tmux(80)
     window.type("clear; stty tostop; " + as_typed(orch, "hi", ">", str(orch.work / "answer")) + " &")
     wait_until(lambda: fake.calls, what="the agent")
@@ -368,8 +386,8 @@ def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(orch, fake, tm
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(orch, fake, tmux, number):
-    step, _ = at_work(orch)
-    fake("claude", step)
+    edit, _ = at_work(orch)
+    fake("claude", edit)
     window = tmux(80)
     window.type(f"clear; stty -a > '{orch.base}/before'; " + as_typed(orch, "hi") + f"; stty -a > '{orch.base}/after'; echo over")
     window.sees(r"claude · .*app\.py")
