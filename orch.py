@@ -1085,14 +1085,22 @@ def _codex_item(draft: Draft, event: dict[str, Any]) -> str | None:
         draft.write(_text(item.get("text")), None)
         return "writing"
     if kind == "command_execution":
-        command = re.sub(r"^\S*/(?:ba|z|da)?sh -l?c ", "", _text(item.get("command"))[:400]).strip("'\"")
-        return _activity("bash", {"command": command})
+        return _activity("bash", {"command": _without_shell(_text(item.get("command"))[:400])})
     if kind == "file_change":
         changes = _list(item.get("changes"))
         return _activity("edit", changes[0] if changes else {})
     if kind in ("mcp_tool_call", "web_search"):
         return _activity(_text(item.get("tool")) or kind, item)
     return "thinking" if kind == "reasoning" else None
+
+
+def _without_shell(command: str) -> str:
+    """The command that a shell was started for.
+
+    >>> _without_shell("/bin/bash -lc 'pytest -q'"), _without_shell("bash -lc ls"), _without_shell("grep 'a b'")
+    ('pytest -q', 'ls', "grep 'a b'")
+    """
+    return re.sub(r"^(?:\S*/)?(?:ba|z|da)?sh -l?c (['\"]?)(.*?)\1?$", r"\2", command, flags=re.S)
 
 
 def _codex_completed(draft: Draft, event: dict[str, Any]) -> str | None:
@@ -8640,7 +8648,9 @@ class Screen:
         if kind in ("activity", "attempt_start"):
             until, before = event.get("until"), self.at_work.get(role, Work("", "", "")).until
             if until and until != before and not self.live.on:    # in a log, a silent hour looks like a hang
-                self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting")
+                wait_s = self.given["wait"] or math.inf
+                most = "" if wait_s == math.inf else f", at most {render_span(wait_s)}"
+                self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting{most}")
             self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0,
                                       until)
             self.live.show([] if self.streamed else list(self.at_work.values()))
@@ -9080,9 +9090,10 @@ def cmd_status(given: Given, world: World) -> int:
     write_out(render_table(columns, list(_status_rows(status["agents"], now)), look_of(world)))
     for row in status["running"]:
         role = f" as {row['role']}" if row["role"] else ""
-        since = render_ago(parse_time(row["at"]), now)
+        began = parse_time(row["at"])
+        how_long = "" if began is None else f", for {render_span(now - began)}"
         where = f" on {row['host']}, not known whether it still runs" if row["alive"] is None else ""
-        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}, since {since}{where}") + "\n")
+        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}{how_long}{where}") + "\n")
     total = status["today"]
     attempts = f"{total['attempts']} attempt{'' if total['attempts'] == 1 else 's'}"
     write_out(f"today: {attempts}, {render_count(total['billable'])} tokens, "
@@ -9436,13 +9447,25 @@ def _transcript_of(given: Given, world: World) -> dict[str, Any]:
     for name in ("stdout", "stderr", "prompt"):
         path = given[name]
         try:
-            texts[name] = read_file(os.path.join(world.cwd, path)).decode("utf-8", "replace") if path else ""
+            texts[name] = _read_given(path, world).decode("utf-8", "replace") if path else ""
         except OSError as err:
             raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
     code = given["exit"]
     if not -64 <= code <= 255:
         raise OrchError(f"--exit: expected 0 to 255, or minus a signal's number, not {code}")
     return {**texts, "exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+
+
+def _read_given(path: str, world: World) -> bytes:
+    """What a file holds, or what comes through a pipe, as a shell's `<(...)` is one; `-` is standard input."""
+    import stat
+    if path == "-":
+        return read_all(0, world.stop)
+    path = os.path.join(world.cwd, path)
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
+        return read_file(path)
+    with open(path, "rb") as pipe:
+        return read_all(pipe.fileno(), world.stop)
 
 
 def kept_tasks(world: World) -> list[str]:
@@ -10137,7 +10160,7 @@ _orch() {
         folders) _files -/ ;;
         words)
             for line in "${(@)answer[2,-1]}"; do
-                found+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}:${line#*$'\t'}")
+                found+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}${${line#*$'\t'}:+:${line#*$'\t'}}")
             done
             _describe -V 'orch' found ;;
     esac
@@ -10172,6 +10195,7 @@ class Spot:
     prefix: str = ""                  # the head of the current word that stays, such as `--agent=`
     start: str = ""                   # the rest of the current word
     options: Mapping[str, str] = {}   # long name -> value of the options on the line
+    taken: tuple[str, ...] = ()       # names that stand there already
 
 
 def words_wanted(usage: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -10270,7 +10294,7 @@ def answer_tab(shell: str, asked: Sequence[str], spot_at: Callable[[Sequence[str
         asked = [*asked[:-1], inner[0][-1] if inner else ""]
     spot = spot_at(asked[1:] or [""])
     names = [*spot.fixed, *(pair for slot in spot.slots if slot not in IN_ORDER
-                            for pair in names_for(slot, spot.options, world))]
+                            for pair in names_for(slot, spot.options, world) if pair[0] not in spot.taken)]
     return render_answer(shell, spot, names, typed)
 
 
@@ -10431,7 +10455,7 @@ COMMANDS = (
     Command("explain", "say what orch would conclude from an agent's output, and why", cmd_explain, (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
-        Option(("--stdout",), "file with its standard output", "FILE"),
+        Option(("--stdout",), "file with its standard output; - is standard input", "FILE"),
         Option(("--stderr",), "file with its standard error", "FILE"),
         Option(("--prompt",), "file with the prompt it was given", "FILE"),
         Option(("--task",), "a kept attempt in place of files", "ID"),
@@ -10627,7 +10651,8 @@ def value_spot(option: Option, prefix: str, start: str, options: Mapping[str, st
     """What is wanted for the value of an option, of which `start` stands there; of a list its last element."""
     head, comma, last = start.rpartition(",") if "," in (option.metavar or "") else ("", "", start)
     slots = () if option.choices else (SLOTS.get(option.names[-1], option.metavar or ""),)
-    return Spot(slots, tuple((choice, "") for choice in option.choices), prefix + head + comma, last, options)
+    return Spot(slots, tuple((choice, "") for choice in option.choices), prefix + head + comma, last, options,
+                tuple(head.split(",")))
 
 
 def _value_begun(options: Sequence[str], current: str, takes_value: Mapping[str, bool],
@@ -10650,7 +10675,7 @@ def build_parser(command: Command) -> argparse.ArgumentParser:
     """The argparse parser of one command's options."""
     import argparse
     # without a width each `add_argument` asks for the terminal's, and imports shutil for it
-    formatter = functools.partial(argparse.HelpFormatter, width=min(terminal_width(), 100) - 2)
+    formatter = functools.partial(argparse.HelpFormatter, width=help_width())
     parser = argparse.ArgumentParser(prog=f"orch {command.name}", formatter_class=formatter,
                                      usage=f"orch {command.name} [options] {command.words}".rstrip(),
                                      description=command.help[0].upper() + command.help[1:] + ".",
@@ -10682,12 +10707,25 @@ def render_help(command: Command | None) -> str:
         return build_parser(command).format_help() + f"\nexample: {command.example}\n"   # argparse would break the line
     run = BY_NAME["run"]
     options = build_parser(run).format_help().partition("\n\n")[2].partition("\n\n")[2]
-    commands = "".join(f"  {c.name:12}{c.help}\n" for c in COMMANDS)
-    statuses = "".join(f"  {code.value:<5}{text}\n" for code, text in EXIT_TEXTS.items())
-    return (f"usage: {USAGE}\n\nPick an agent by your rules, run it, and hand the work on when it is at its limit,\n"
-            f"logged out or broken. The answer, and nothing else, goes to standard output.\n\ncommands:\n{commands}\n"
+    commands = _help_rows((command.name, command.help) for command in COMMANDS)
+    statuses = _help_rows((str(code.value), text) for code, text in EXIT_TEXTS.items())
+    return (f"usage: {USAGE}\n\nPick an agent by your rules, run it, and hand the work on when it is at its\n"
+            "limit, logged out or broken. The answer, and nothing else, goes to standard\n"
+            f"output.\n\ncommands:\n{commands}\n"
             f"{options.rstrip()}\n  --version             show the version\n\nexit status:\n{statuses}\n"
-            "`orch demo` shows a failover with nothing installed; `orch COMMAND --help` says more.\n")
+            "`orch demo` shows a failover with nothing installed; `orch COMMAND --help` says\nmore.\n")
+
+
+def _help_rows(rows: Iterable[tuple[str, str]]) -> str:
+    """Names and what they mean, wrapped as argparse wraps options."""
+    import textwrap
+    return "".join(textwrap.fill(f"  {name:12}{text}", help_width(), subsequent_indent=" " * 14) + "\n"
+                   for name, text in rows)
+
+
+def help_width() -> int:
+    """Columns of a help text."""
+    return max(min(terminal_width(), 100) - 2, 40)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

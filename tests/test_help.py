@@ -34,6 +34,11 @@ def test_help_lists_every_command(orch):
     assert all(re.search(rf"^  {name} +\w", out, re.M) for name in COMMANDS)
 
 
+def test_help_fits_a_terminal_of_80_columns(orch):
+    assert [line for name in (None, *COMMANDS) for line in orch(*([name] if name else []), "--help").out.splitlines()
+            if len(line) > 80 and not line.startswith(("example: ", "usage: "))] == []
+
+
 def test_no_login_says_how_to_log_in(orch, fake):
     fake("claude", claude_auth())
     result = orch("hello", "--no-failover")

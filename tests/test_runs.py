@@ -300,7 +300,7 @@ def test_a_run_killed_with_two_roles_at_work_is_recorded_once_each(team, fake):
     process = team.start("--roles", "reviewer,critic", "look")
     wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "both at work")
     assert sorted(row["role"] for row in team("status", "--json").json["running"]) == ["critic", "reviewer"]
-    assert " as critic, since " in team("status").out
+    assert " as critic, for " in team("status").out
     process.kill()
     process.communicate()
     result = team("-a", "codex", "next")
