@@ -8578,13 +8578,15 @@ class LiveLine:
         self.draw()
 
     def tick(self) -> None:
-        """Let it show how the time goes by."""
-        if time.monotonic() - self.drawn_at >= TICK_S:
+        """Let it show how the time goes by; once a stop is asked for, take it away, before a shell prompts there."""
+        if self.world.stop.signal is not None:
+            self.erase()
+        elif time.monotonic() - self.drawn_at >= TICK_S:
             self.draw()
 
     def draw(self) -> None:
         """Draw it anew, in one write, so short that the `^C` of a terminal's echo does not break it into two."""
-        if not self.on or not self.work:
+        if not self.on or not self.work or self.world.stop.signal is not None:
             return
         self.drawn_at = time.monotonic()
         if in_foreground(2):
@@ -10786,9 +10788,14 @@ def install_signals(stop: Stop) -> None:
     mode = os.fstat(1).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         stop.listener_fd = 1
+
+    def ask(signum: int, _frame: object) -> None:
+        stop.request(signum, by_hand=True)
+        if stop.on_tick is not None:
+            stop.on_tick()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda signum, _frame: stop.request(signum, by_hand=True))
+            signal.signal(number, ask)
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
         signal.signal(signal.SIGTSTP, lambda _signum, _frame: stop.suspend())
 

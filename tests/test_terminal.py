@@ -361,6 +361,20 @@ def test_a_key_that_ends_it_leaves_nothing_of_a_full_line(orch, fake, tmux, key,
     assert not any("·" in line for line in window.screen()), window.screen()
 
 
+def test_the_line_is_gone_as_soon_as_a_stop_is_asked_for(orch, fake, tmux):
+    edit, _ = at_work(orch)
+    ready = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(orch.base / 'deaf')!r}, 'w')\n"
+    fake("claude", {**edit, "run": ready + edit["run"]})
+    window = tmux(60)
+    window.type("clear; " + as_typed(orch, "hi"))
+    window.sees(r"claude · .*app\.py")
+    window("send-keys", "-t", "t", "C-c")
+    wait_until(lambda: not any("·" in line for line in window.screen()), timeout=1.5, what="the end of the line")
+    assert orch.leftovers()    # the agent is killed two seconds after it was asked
+    time.sleep(1.1)
+    assert not any("·" in line for line in window.screen())
+
+
 def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(orch, fake, tmux):
     edit, gate = at_work(orch)
     fake("claude", edit)
