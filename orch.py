@@ -4580,7 +4580,7 @@ class Look:
 
 PLAIN = Look()
 USEFUL, NARROWEST = 16, 4                                  # columns that a cell needs to say something; has at least
-SAYING = 8                                                 # columns in which the live line says what an agent does
+SAYING = 12                                                # columns in which the live line says what an agent does
 COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
            "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
 
