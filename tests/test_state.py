@@ -276,7 +276,7 @@ def test_a_run_in_progress_is_shown_and_one_that_was_killed_is_settled(orch, fak
     running = list((orch.home / "cache" / "running").iterdir())
     assert len(running) == 1
     shown = orch("status").out
-    assert "running: " in shown and " on claude, since " in shown and "not known" not in shown
+    assert "running: " in shown and " on claude, for " in shown and "not known" not in shown
     assert orch("status", "--json").json["running"][0]["alive"] is True
     process.kill()
     process.communicate()
