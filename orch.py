@@ -10761,6 +10761,9 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
         cwd = os.path.realpath(given.options.get("cd") or os.getcwd())
     except FileNotFoundError as err:
         raise OrchError("the current directory has been removed; change to one that exists") from err
+    if given.options.get("config"):                        # before anybody works in another directory
+        config = os.path.join(cwd, os.path.expanduser(given["config"]))
+        given = replaced(given, options={**given.options, "config": config})
     command = BY_NAME[given.command]
     if command.tidies_up:
         install_signals(stop)

@@ -499,6 +499,16 @@ def test_server_with_a_directory_runs_nothing_outside_of_it(orch, client, fake):
     assert [call.cwd for call in fake.calls] == [str(orch.work / "in"), str(orch.work / "in" / "side")]
 
 
+def test_the_config_of_the_server_is_not_looked_for_where_a_call_runs(orch, client, fake):
+    fake("claude", claude_ok("42"))
+    (orch.work / "evil").mkdir()
+    program = {"command": [str(orch.base / "evil.sh")], "output": "text"}
+    orch.configure({"order": ["mine"], "agents": {"mine": program}}, orch.work / "evil" / "c.json")
+    orch.configure({"order": ["claude"]}, orch.work / "c.json")
+    one = client("--config", "c.json").begin()
+    assert one.run(prompt="x", cwd="evil")["structuredContent"]["answer"] == "42"
+
+
 def test_output_schema_has_the_keys_of_the_result():
     assert list(core.output_schema("run")["properties"]) == list(core.Result.__annotations__)
 

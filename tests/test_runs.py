@@ -181,6 +181,17 @@ def test_going_on_happens_where_the_run_was_started(team, fake):
     assert fake.calls[2].cwd == str(team.work)
 
 
+def test_going_on_reads_the_config_that_is_named_from_where_it_is_named(team, fake):
+    git("init", "-q", cwd=team.work)
+    (team.work / "deep").mkdir()
+    fake("claude", claude_error())
+    fake("codex", codex_ok("42"))
+    run_id = team("--json", "--no-failover", "--role", "planner", "x", cwd=team.work / "deep").json["run_id"]
+    team.configure({"roles": {"planner": {"agent": "codex"}}}, team.work / "c.json")
+    result = team("runs", "resume", run_id, "--config", "c.json")
+    assert (result.code, result.out, fake.calls[1].cwd) == (0, "42\n", str(team.work / "deep")), result
+
+
 def test_going_on_outside_a_checkout_leaves_the_directory_for_nobody(team, fake):
     run_id = stopped_run(team, fake)
     path = team.work / ".orch" / "runs" / run_id / "run.json"
