@@ -4090,6 +4090,7 @@ ROLE_TAIL_CHARS = 1500            # of an answer without a `## Handoff` heading
 CUT_MARK = "\n[...]"
 MIN_CUT_CHARS = 100               # less of a handoff says nothing
 RUN_VERSION = 1
+NO_ARGUMENT = "[\0\ud800-\udc7f\udd00-\udfff]"           # what no program can be given: NUL, half a character
 
 
 @value
@@ -4478,17 +4479,19 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
     texts = [*(record.get(key) for key in ("at", "status", "prompt")), selection.get("by"),
              *(role.get(key) for role in map(_dict, roles) for key in ("name", "status")),
              *_list(selection.get("reasons")), *(path for role in roles for path in _list(_dict(role).get("assets")))]
-    maybe = [selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
+    maybe = [record.get("cwd"), selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
              *(_dict(role).get(key) for role in roles for key in ("agent", "error", "artifact"))]
     spans = [options.get(name) for name in OPTION_SPANS]
     sound = (all(isinstance(item, str) for item in texts)
-             and all(item is None or isinstance(item, str) for item in maybe)
+             and all(item is None or (isinstance(item, str) and not re.search(NO_ARGUMENT, item)) for item in maybe)
              and all(item is None or (type(item) in (int, float) and 0 <= item < MOST_AMOUNT) for item in spans))
     if not roles or not sound or parse_time(record["at"]) is None or any(_file_problem(role["name"]) for role in roles):
         raise ValueError("not the shape of a run")
-    return {**record, "roles": roles, "options": options, "selection": selection}
+    return {**record, "roles": [{**_ROLE_KEYS, **role} for role in roles], "options": options, "selection": selection}
 
 
+_ROLE_KEYS = {"agent": None, "artifact": None, "assets": (), "error": None, "usage": None, "cost_usd": None,
+              "duration_ms": 0}
 OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")     # what run.json keeps of a request,
 OPTION_SPANS = ("timeout_s", "idle_timeout_s")                                     # and `failover`
 

@@ -1,7 +1,9 @@
 """`orch runs`: what is kept of a project's runs with roles, and going on with one that was stopped."""
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 import pty
 import random
@@ -114,6 +116,31 @@ def test_what_lies_among_the_runs_and_is_none_is_passed_over(team, fake, tmp_pat
     os.mkfifo(runs / "20200101T000000-aaaaaaaa" / "run.json")
     result = team("runs", "--json")
     assert [value["id"] for value in result.json] == [run_id], result
+
+
+def test_a_run_file_that_lacks_a_key_is_shown_or_passed_over(team, fake):
+    run_id = stopped_run(team, fake)
+    path = team.work / ".orch" / "runs" / run_id / "run.json"
+    whole = path.read_text()
+    for place in ((), ("options",), ("selection",), ("roles", 0)):
+        for key in [*functools.reduce(operator.getitem, place, json.loads(whole))]:
+            record = json.loads(whole)
+            del functools.reduce(operator.getitem, place, record)[key]
+            path.write_text(json.dumps(record))
+            for result in (team("runs", run_id), team("runs")):
+                assert result.code in (0, 2) and "Traceback" not in result.err, (place, key, result)
+                assert place != ("roles", 0) or key in ("name", "status") or result.code == 0, (key, result)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+@pytest.mark.parametrize("place", [("cwd",), ("options", "model"), ("options", "context"), ("roles", 0, "agent")])
+def test_a_run_file_with_what_no_program_can_be_given_is_none(team, fake, place, text):
+    run_id = stopped_run(team, fake)
+    path = team.work / ".orch" / "runs" / run_id / "run.json"
+    record = json.loads(path.read_text())
+    functools.reduce(operator.getitem, place[:-1], record)[place[-1]] = text
+    path.write_text(json.dumps(record))
+    assert "no run" in one_line_error(team("runs", "resume", run_id))
 
 
 def test_an_answer_that_is_a_link_is_not_read(team, fake, tmp_path):
