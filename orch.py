@@ -9914,7 +9914,8 @@ def no_room(err: Exception, terms: Terms) -> dict[str, Any]:
 def call_run(call: Call) -> dict[str, Any]:
     """`orch_run`: the answer as text, the result object as a value."""
     given, server = call.given(), call.server
-    request = replaced(request_of(given, call.arguments["prompt"]), access_most=server.given["access"])
+    request = replaced(request_of(given, call.arguments["prompt"]), access_most=server.given["access"],
+                       auto=call.arguments.get("auto"))    # false is --no-auto
     env = {**server.world.env, **inherited_depth(server.world.env)}
     world = make_world(env, folder_of(given["cd"], server.given, server.world), call.stop, call.event)
     result = run_request(world, request, given["config"])

@@ -404,6 +404,15 @@ def test_roles_teams_and_auto_are_arguments_too(orch, client, fake, repo):
     assert one.answer(one.call("orch_run", {"prompt": "x", "auto": "yes"}))["result"]["isError"] is True
 
 
+def test_auto_is_asked_for_or_switched_off_by_a_call_too(orch, client, fake):
+    fake("claude", *[claude_ok("42")] * 3)
+    rules = [{"role": "planner", "keywords": ["plan"]}]
+    orch.configure({"roles": {"planner": {"prompt": "You plan."}}, "auto": {"enabled": True, "rules": rules}})
+    one = client().begin()
+    found = [one.run(prompt="make a plan", **wish)["structuredContent"] for wish in ({}, {"auto": False}, {"auto": True})]
+    assert [shown.get("run_id") is not None for shown in found] == [True, False, True]
+
+
 def test_no_role_is_allowed_more_than_the_server(orch, client, fake):
     fake("claude", claude_ok("1"), claude_ok("2"))
     orch.configure({"roles": {"wide": {"prompt": "You do all.", "access": "full"}}})
