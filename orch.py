@@ -4090,6 +4090,7 @@ ROLE_TAIL_CHARS = 1500            # of an answer without a `## Handoff` heading
 CUT_MARK = "\n[...]"
 MIN_CUT_CHARS = 100               # less of a handoff says nothing
 RUN_VERSION = 1
+MAX_KEPT_CHANGES = 10_000
 NO_ARGUMENT = "[\0\ud800-\udc7f\udd00-\udfff]"           # what no program can be given: NUL, half a character
 
 
@@ -4513,6 +4514,40 @@ def resumed_request(record: Mapping[str, Any], over: Request, config: Config) ->
     given = {name: getattr(over, name) for name in kept if getattr(over, name) is not None}
     failover = over.failover and record["options"].get("failover") is not False
     return replaced(over, prompt=record["prompt"], failover=failover, **{**kept, **given}), tuple(warnings)
+
+
+def render_changes(changes: Changes) -> str:
+    """Write what a run has changed by now, for a later life of it."""
+    files = [(change.status, change.path, change.old_path) for change in changes.files[:MAX_KEPT_CHANGES]]
+    return json.dumps({"files": files, "diff": changes.diff, "shown": changes.shown}, indent=1)
+
+
+def parse_changes(text: str) -> Changes | None:
+    """Read that again; None where it is nothing that we wrote: it lies where anybody may write."""
+    try:
+        found = _dict(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    rows, shown = [_list(row) for row in _list(found.get("files"))], _list(found.get("shown"))
+    texts = [found.get("diff"), *shown, *(text for row in rows for text in row[:2]),
+             *(text for row in rows for text in row[2:] if text is not None)]
+    sound = all(isinstance(text, str) and not re.search(NO_ARGUMENT, text) for text in texts)
+    if not sound or any(len(row) != 3 for row in rows):
+        return None
+    return Changes(tuple(Change(*row) for row in rows), found["diff"], tuple(shown))
+
+
+def join_changes(earlier: Changes | None, later: Changes, most_chars: int) -> Changes:
+    """What two lives of a run have changed: each file once, and the diffs of both where they fit, else the later."""
+    if earlier is None:
+        return later
+    files = {change.path: change for change in earlier.files}
+    for change in later.files:
+        new = change.status == "M" and change.path in files and files[change.path].status == "A"
+        files[change.path] = replaced(change, status="A") if new else change
+    old = earlier if len(earlier.diff) + len(later.diff) <= most_chars else Changes(())
+    shown = tuple(dict.fromkeys((*old.shown, *later.shown)))
+    return Changes(tuple(files[path] for path in sorted(files)), old.diff + later.diff, shown)
 
 
 # === RENDER ===============================================================
@@ -8051,7 +8086,7 @@ def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent], ends: 
 # there, and nothing in it is believed but what it must say. The lock in it is held for
 # as long as the run goes on.
 
-RUN_FILE, RUN_LOCK = "run.json", "run.lock"
+RUN_FILE, RUN_LOCK, CHANGES_FILE = "run.json", "run.lock", "changes.json"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
 LOCK_TRIES = 5
@@ -8249,12 +8284,13 @@ def one_at_a_time(world: World) -> World:
 class Team:
     """A run with roles under way: the plan, and what its roles have come to."""
 
-    def __init__(self, lead: Run, selection: Selection, kept: Mapping[str, Share] | None = None) -> None:
+    def __init__(self, lead: Run, selection: Selection, kept: Mapping[str, Share] | None = None,
+                 changed: Changes | None = None) -> None:
         from threading import Lock
         self.lead, self.selection = lead, selection
         self.roles = roles_of(lead.config, selection.roles)
         self.shares: list[Share | None] = [(kept or {}).get(role.name) for role in self.roles]
-        self.resumed = kept is not None
+        self.resumed, self.changed = kept is not None, changed             # by its earlier lives
         self.begun: set[str] = set()
         self.lock = Lock()                                 # of run.json
         self.folder: str | None = None
@@ -8322,10 +8358,17 @@ class Team:
 
     def changes(self, batch: Sequence[int]) -> Changes | None:
         """What has changed since the run began, for a batch: who only reads has no other way to see what."""
+        found = self.look() if any(share is not None for share in self.shares[:batch[0]]) else None
+        return replaced(found, diff="", shown=()) if found and self.roles[batch[0]].writes else found
+
+    def look(self) -> Changes | None:
+        """Find out what has changed since the run began, and keep that for a later life of it."""
         lead = self.lead
-        if lead.tree is None or self.resumed or not any(share is not None for share in self.shares[:batch[0]]):
-            return None
-        return lead.tree.changes(0 if self.roles[batch[0]].writes else lead.config.diff_chars)[0]
+        found = lead.tree.changes(lead.config.diff_chars)[0] if lead.tree else None
+        if found is not None:
+            found = join_changes(self.changed, found, lead.config.diff_chars)
+            self.keep(CHANGES_FILE, render_changes(found))
+        return found
 
     def way_on(self) -> str:
         """What to do after an end that came too early; empty where it is no better than to ask again."""
@@ -8460,7 +8503,10 @@ def conclude_team(team: Team) -> Result:
         lead.extra += share.extra
         for text in share.result.warnings if share.result else ():
             lead.warnings.append(f"{share.role}: {text}")
-    result = with_changes(lead, team_result(team, shares, code))
+    result = team_result(team, shares, code)
+    if lead.request.changes_wanted or (code != Exit.OK and team.way_on()):
+        found = team.look()
+        result = replaced(result, changed_files=changed_files(found) if lead.request.changes_wanted else None)
     team.save(result.status)
     return record_end(lead, result, {**job_of(lead, result), "roles": list(team.selection.roles)})
 
@@ -9638,7 +9684,8 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     lead, chosen = Run(one_at_a_time(world), config, request), record["selection"]
     lead.task_id, lead.run_at = record["id"], record["at"]
     selection = Selection(chosen["by"], names, chosen.get("team"), tuple(_list(chosen.get("reasons"))) or ("resume",))
-    return run_team(Team(lead, selection, kept), (*warnings, *told))
+    changed = parse_changes(read_artifact(record["folder"], CHANGES_FILE) or "")
+    return run_team(Team(lead, selection, kept, changed), (*warnings, *told))
 
 
 def _cwd_of(record: Mapping[str, Any], world: World) -> str:

@@ -209,6 +209,35 @@ def test_a_damaged_run_file_is_refused_and_never_a_traceback(seed):
     assert isinstance(orch.resumed_request(found, request(), config)[0], orch.Request)
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_a_damaged_file_of_changes_is_none_or_sound(seed):
+    import random
+    rng = random.Random(seed)
+    made = orch.Changes((orch.Change("A", "caf\udce9"), orch.Change("R", "b", "a")), "diff --git a/b b/b\n+x\n", ("b",))
+    text = orch.render_changes(made)
+    assert orch.parse_changes(text) == made
+    record = json.loads(text)
+    node = rng.choice([record, record["files"], record["files"][0], record["files"][1]])
+    key = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+    node[key] = rng.choice([None, 1, True, "x", "a\0b", [], {}, [[]], [None], {"a": 1}, 1e300, "\ud800"])
+    text = json.dumps(record)
+    found = orch.parse_changes(text[:rng.randrange(len(text))] if rng.random() < 0.3 else text)
+    if found is not None:
+        brief = orch.Brief(orch.Role("r"), "x", (orch.Role("r"),), changes=found)
+        orch.render_role_prompt(brief, 1000)[0].encode("utf-8", "surrogateescape")
+        assert "\0" not in orch.render_role_prompt(brief, 1000)[0]
+
+
+def test_changes_of_two_lives_of_a_run_are_told_as_one():
+    first = orch.Changes((orch.Change("A", "a"), orch.Change("M", "b")), "one", ("a",))
+    then = orch.Changes((orch.Change("M", "a"), orch.Change("D", "c")), "two", ("a", "c"))
+    both = orch.join_changes(first, then, 6)
+    assert [(change.status, change.path) for change in both.files] == [("A", "a"), ("M", "b"), ("D", "c")]
+    assert (both.diff, both.shown) == ("onetwo", ("a", "c"))
+    assert orch.join_changes(first, then, 5).diff == "two"     # the newer is worth more
+    assert orch.join_changes(None, then, 5) == then
+
+
 @pytest.mark.parametrize(("saved", "config", "given", "want", "warned"), [
     ("full", "edit", None, None, 1), ("full", "edit", "full", "full", 0), ("read", "edit", None, "read", 0), ("full", "full", None, "full", 0),
     ("own", "edit", None, None, 1), (None, "edit", None, None, 0), ("rubbish", "edit", None, None, 1)])

@@ -7,6 +7,7 @@ import operator
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import time
@@ -206,6 +207,24 @@ def test_going_on_happens_where_the_run_was_started(team, fake):
     fake("claude", claude_ok("1"))
     assert team("runs", "resume", value["id"]).code == 0
     assert fake.calls[2].cwd == str(team.work)
+
+
+def test_who_reads_is_told_what_was_changed_before_the_run_was_stopped(team, fake, repo):
+    fake("codex", codex_ok("half", exit=3, write={str(repo / "half.txt"): "half of it\n"}))
+    args = ("--no-failover", "--roles", "builder,reviewer,tester", "make it")
+    run_id = re.search("resume ([^`]+)", team(*args).err)[1]
+    fake("codex", codex_ok("built", write={str(repo / "new.txt"): "the rest\n", str(repo / "half.txt"): "half of it\nmore\n"}))
+    fake("claude", claude_error())
+    shown = team("runs", "resume", run_id, "--json").json
+    assert shown["changed_files"] == ["half.txt", "new.txt"]
+    fake("claude", claude_ok("fine"), claude_ok("tested"))
+    result = team("runs", "resume", run_id, "--json")
+    assert result.json["changed_files"] == ["half.txt", "new.txt"], result
+    told = {call.env["ORCH_ROLE"]: call.prompt.decode() for call in fake.calls[3:]}
+    assert all(f"+{line}\n" in told["reviewer"] for line in ("half of it", "more", "the rest"))
+    assert "- added: half.txt\n- added: new.txt\n" in told["tester"] and "+the rest" not in told["tester"]
+    kept = team.work / ".orch" / "runs" / run_id / "changes.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
 def test_going_on_reads_the_config_that_is_named_from_where_it_is_named(team, fake):
