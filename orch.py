@@ -8514,8 +8514,10 @@ def conclude_team(team: Team) -> Result:
 def team_result(team: Team, shares: Sequence[Share], code: Exit) -> Result:
     """The result of a team, but for what is found out last; the role that decides it gives agent and error."""
     lead, good = team.lead, code == Exit.OK
-    hits = [share for share in shares if share.code == code] or shares
-    last = (hits[-1] if good else hits[0]) if hits else None
+    stopping = [share for role, share in zip(team.roles, team.shares)
+                if share and share.code != Exit.OK and role.on_failure == "stop"]
+    hits = [share for share in stopping or shares if share.code == code] or shares
+    last = (hits[0] if stopping else hits[-1]) if hits else None           # as `team_exit` decides
     of = last.result if last else None
     spent = [*lead.attempts, *lead.extra]
     answers = [(share.role, share.agent, share.answer) for share in shares if share.code == Exit.OK]

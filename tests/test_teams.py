@@ -491,6 +491,16 @@ def test_a_failure_that_may_be_passed_over_stops_nothing(orch, fake):
     assert orch("--no-failover", "--role", "reviewer", "make it").code == 1
 
 
+@pytest.mark.parametrize("last", ["stop", "continue"])
+def test_the_failure_that_decides_is_the_one_that_is_told(orch, fake, last):
+    orch.configure({"roles": {"a": {"agent": "claude", "on_failure": "continue"}, "b": {"agent": "codex", "on_failure": last}}})
+    fake("claude", claude_error())
+    fake("codex", codex_failed())
+    value = orch("--json", "--no-failover", "--roles", "a,b", "make it").json
+    assert (value["agent"], value["error_class"]) == ("codex", "unknown") and value["error"].startswith("b: codex: "), value
+    assert value["exit_code"] == 1
+
+
 def test_a_team_at_its_limits_says_when_to_come_back(team, fake):
     reset = int(time.time()) + 3600
     fake("claude", claude_limit(reset))
