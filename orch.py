@@ -9868,7 +9868,7 @@ class Call:
         self.cancelled = self.answered = False
         self.steps = 0
         self.told_at = self.began_at = time.monotonic()
-        self.agent = self.activity = ""
+        self.at_work: dict[str, Work] = {}                 # by role, "" without one
         self.thread: Any = None
         if terms.token is not None:
             self.stop.on_tick = self.tick
@@ -9927,20 +9927,21 @@ class Call:
         text = render_notice(event, now, time.localtime, verbose=True)
         if text and is_wanted(EVENT_LEVELS.get(kind, "info"), self.terms):
             self.notify("message", level=EVENT_LEVELS.get(kind, "info"), logger="orch", data=text)
-        if kind == "attempt_start":
-            self.agent, self.activity, text = event["agent"], "", f"{event['agent']} has begun"
-        elif kind == "activity":
-            self.activity, text = printable(event["text"], 200), None
-        if text:
+        role = event.get("role", "")
+        head = f"[{event['step']}/{event['of']}] {role}: " if role else ""
+        if kind == "role_end":
+            self.at_work.pop(role, None)
+        elif kind in ("attempt_start", "activity"):
+            work = self.at_work[role] = Work(role, event["agent"] or "", printable(event.get("text", ""), 200))
+            text = head + (": ".join(filter(None, (work.agent, work.activity))) if kind == "activity"
+                           else f"{work.agent} has begun")
+        if text and (kind != "activity" or time.monotonic() - self.told_at >= PROGRESS_S):
             self.progress(text)
-        elif kind == "activity" and time.monotonic() - self.told_at >= PROGRESS_S:
-            self.progress(": ".join(filter(None, (self.agent, self.activity))))
 
     def tick(self) -> None:
         """Show that it is still at work."""
         if time.monotonic() - self.told_at >= HEARTBEAT_S:
-            spent = render_span(time.monotonic() - self.began_at)
-            self.progress(" · ".join(filter(None, (self.agent, spent, self.activity))))
+            self.progress(render_live(tuple(self.at_work.values()), time.monotonic() - self.began_at))
 
     def progress(self, text: str) -> None:
         """Send a progress notification, if the client wants any; the number only grows."""

@@ -5,10 +5,12 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -748,6 +750,30 @@ def test_progress_is_told_to_whoever_gave_a_token_and_only_grows(client, fake):
     one.run(prompt="x", agent="codex")
     assert len(one.named("progress")) == len(told)
     fake.forgive_unused = True
+
+
+def test_progress_tells_whose_it_is_of_several_at_work():
+    stop, told = core.Stop(), []
+    server = types.SimpleNamespace(world=core.make_world({}, "/", stop), wire=types.SimpleNamespace(put=told.append))
+    one = core.Call(server, core.Message("tools/call", {"name": "orch_run"}, True, 1), core.Terms("2025-06-18", None, 5))
+    reviewer, critic = {"role": "reviewer", "step": 1, "of": 2}, {"role": "critic", "step": 2, "of": 2}
+    one.event("attempt_start", agent="claude", kind="run", **reviewer)
+    one.event("attempt_start", agent="codex", kind="run", **critic)
+    one.told_at = float("-inf")
+    one.event("activity", agent="claude", text="reading a.py", **reviewer)
+    one.told_at = float("-inf")
+    one.event("activity", agent="codex", text="running ls", **critic)
+    one.told_at = float("-inf")
+    one.tick()
+    one.event("role_end", agent="codex", status="ok", usage=None, duration_ms=7000, **critic)
+    one.told_at = float("-inf")
+    one.tick()
+    one.stop.close()
+    stop.close()
+    assert [re.sub(r" · \d+ s$", "", note["params"]["message"]) for note in told] == [
+        "[1/2] reviewer: claude has begun", "[2/2] critic: codex has begun", "[1/2] reviewer: claude: reading a.py",
+        "[2/2] critic: codex: running ls", "reviewer (claude) reading a.py · critic (codex) running ls",
+        "[2/2] critic (codex) done in 7 s", "reviewer (claude) reading a.py"]
 
 
 def test_notices_come_as_log_messages_of_the_level_that_was_asked_for(client, fake):
