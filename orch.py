@@ -10129,9 +10129,9 @@ class Server:
         if message.method == "initialize":
             self.session = Terms(settled_revision(params), "notice")
             return initialize_result(self.session.revision), self.session.revision
-        if message.method == "ping":
+        if message.method == "ping" and META + "protocolVersion" not in _dict(params.get("_meta")):
             return {}, ""
-        if message.method not in ("server/discover", "logging/setLevel", "tools/list", "tools/call"):
+        if message.method not in ("ping", "server/discover", "logging/setLevel", "tools/list", "tools/call"):
             raise ProtocolError(NO_METHOD, f'unknown method "{printable(message.method, 60)}"')
         terms = terms_of(params, self.session)
         modern = terms.since(MODERN_REVISIONS[0])

@@ -196,6 +196,8 @@ def test_both_eras_are_served_side_by_side(client):
     ("tools/list", {}, -32602),
     ("server/discover", {}, -32602),
     ("logging/setLevel", MODERN, -32601),
+    ("ping", MODERN, -32601),
+    ("ping", {**MODERN, META + "protocolVersion": "2031-01-01"}, -32022),
     ("resources/list", MODERN, -32601),
 ])
 def test_requests_that_name_no_usable_revision_are_refused(client, method, meta, code):
