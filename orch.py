@@ -4385,9 +4385,12 @@ def _without_spans(line: str) -> str:
 
 
 # What follows is English: these words begin a question, a request in the form of one, and a plain statement.
-ASKING = (r"(?:what|why|how|who|whose|which|where|when)\s+(?:is|are|was|were|does|do|did|can|could|should|would|"
-          r"will|has|have|many|much|come|to)\b|(?:explain|tell me|show me|describe)\s+(?:to me\s+)?"
-          r"(?:what|why|how|who|which|where|when|whether|if)\b")
+ASKING = (r"(?:why|how|who|whose|which)\b(?! about)|what\s+(?!(?:i|we|you|it|they|about)\b)|(?:what|where|when)"
+          r"(?:['’]s|['’]re|\s+(?:is|are|was|were|does|do|did|can|could|should|would|will|has|have|to))\b|"
+          r"(?:is|are|was|were|does|did|has|can|could|would|will|should)\s+(?!not\b)|do\s+(?:i|we|you|they|any)\b|"
+          r"have\s+(?:i|we|you|they|the|these|those|any|all)\b|"
+          r"(?:is|are|was|were|does|do|did|has|have)n['’]?t\s+(?:i|we|you|it|they|there|the|this|that|these|those)\b|"
+          r"(?:explain|tell me|show me|describe)\s+(?:to me\s+)?(?:what|why|how|who|which|where|when|whether|if)\b")
 POLITE = r"(?:please|(?:can|could|would|will|won't)\s+(?:you|we|i)|(?:would|do) you mind|let's|shall we)\b"
 STATING = (r"(?:the|an?|this|that|these|those|my|our|your|their|its?|i|we|you|he|she|they|there|here|some|many|all|"
            r"every|each|when|while|after|since|because|although|currently|today|yesterday|it's|i'm|i've|we've)\b")
@@ -4418,7 +4421,10 @@ NEGATION = (r"\b(?:(?:do|does|did|should|must|need)(?:n['’]?t|\s+not)|never|wi
 FILLING = r"(?:\s|\b(?:any|the|a|an|new|more|other|further|unit|extra|additional|even|some)\b)*"
 OBJECT = (r"\s+(?!(?:and|or|nor|but|for|to|in|at|on|of|with|that|which|when|if|because|either|please|yet|now|any|is|"
           r"are|here|there|anymore)\b)\w")
-NOT_WANTED = r"\s+(?:(?:is|are|will\s+be)(?:n['’]t|\s+not)\s+(?:needed|necessary|required|wanted)|are\s+unnecessary)"
+NOT_WANTED = (r"\s+(?:(?:(?:is|are)n['’]t|(?:(?:is|are|will\s+be)\s+)?not)\s+(?:needed|necessary|required|wanted)|"
+              r"(?:(?:is|are)\s+)?(?:unnecessary|unneeded))\b")
+LEFT = r"\b(?:leav(?:e|ing)|keep(?:ing)?)\s+(?:[\w'’-]+,?\s+){0,5}$"
+ALONE = r"(?:,?\s+[\w'’-]+){0,5}?\s+(?:alone|untouched|unchanged|as\s+(?:is|it\s+is|they\s+are))\b"
 
 
 def _keyword_in(text: str, keywords: Sequence[str]) -> tuple[str, str]:
@@ -4439,7 +4445,7 @@ def is_negated(before: str, after: str) -> bool:
     >>> is_negated("Add docs, don't write any ", ""), is_negated("don't forget the ", ""), is_negated("no x, add ", "")
     (True, False, False)
     """
-    if re.match(NOT_WANTED, after, re.I):
+    if re.match(NOT_WANTED, after, re.I) or (re.search(LEFT, before, re.I) and re.match(ALONE, after, re.I)):
         return True
     clause = re.split(r"[.;:!?\n]|\b(?:but|however|then|just|only)\b(?!\s*$)", before, flags=re.I)[-1]
     joints = list(re.finditer(r",|\b(?:and|or|nor)\b", clause, re.I))
