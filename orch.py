@@ -7240,6 +7240,7 @@ class Run:
         self.out_of_time = False
         self.wait_left_s = request.wait_s                  # of --wait
         self.tree: Tree | None = None
+        self.changed_in_earlier_life: frozenset[str] = frozenset()         # paths; of a run with roles that goes on
         self.notes: list[tuple[str, int]] = []             # of the latest attempt: id and descriptor
         self.report = Report()                             # of the last attempt
         self.summary = ""                                  # what the last agent said of its own work, when asked
@@ -7799,11 +7800,19 @@ def hand_over(one: Run, candidate: Candidate) -> str:
     changes, commits, trouble = tree.changes(one.config.diff_chars) if tree else (None, (), "")
     text, masked = render_handoff(HandoffFacts(
         request=one.request.prompt, stopped=tuple(Stopped(a.agent, why_stopped(a)) for a in one.attempts),
-        branch=tree.branch if tree else None, earlier=tree.changed_before() if tree else None,
+        branch=tree.branch if tree else None, earlier=changed_earlier(one),
         changes=changes, unknown_why=trouble, commits=commits, summary=one.summary, answer=one.report.answer))
     one.emit("handoff", agent=candidate.agent.name, after=done.agent, outcome=done.outcome, error=done.error,
              error_class=done.error_class, retry_at=render_time(done.retry_at), redacted=dict(masked), prompt=text)
     return text
+
+
+def changed_earlier(one: Run) -> tuple[str, ...] | None:
+    """The files that had changes before the run, or the team's of which it is a part, began; None: not known."""
+    lead = one.part.lead if one.part else one
+    tree = lead.tree or one.tree
+    found = tree.changed_before() if tree else None
+    return found and tuple(path for path in found if path not in lead.changed_in_earlier_life)
 
 
 def why_stopped(done: Attempt) -> str:
@@ -8297,6 +8306,8 @@ class Team:
         self.roles = roles_of(lead.config, selection.roles)
         self.shares: list[Share | None] = [(kept or {}).get(role.name) for role in self.roles]
         self.resumed, self.changed = kept is not None, changed             # by its earlier lives
+        lead.changed_in_earlier_life = frozenset(path for change in (changed.files if changed else ())
+                                                 for path in (change.path, change.old_path) if path)
         self.begun: set[str] = set()
         self.lock = Lock()                                 # of run.json
         self.folder: str | None = None

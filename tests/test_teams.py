@@ -171,6 +171,20 @@ def test_a_later_role_is_told_what_has_changed_and_a_reader_the_diff(team, fake,
     assert result.json["changed_files"] == ["new.txt"]
 
 
+def test_the_work_of_a_teammate_is_not_called_older_than_the_task_when_a_role_fails_over(team, fake, repo):
+    (repo / "mine.txt").write_text("my own\n")
+    earlier = "before the task began (not an agent's work):\n- mine.txt\n\n"
+    fake("codex", codex_ok("built", write={str(repo / "new.txt"): "x\n"}), codex_failed())
+    fake("claude", claude_error(), claude_error())
+    value = team("--json", "--roles", "builder,tester", "make it").json
+    handoff = fake.calls[-1].prompt.decode()
+    assert fake.names == ["codex", "claude", "codex"] and earlier in handoff, handoff
+    fake("codex", codex_ok("tested"))
+    assert team("runs", "resume", value["run_id"]).code == 0
+    handoff = fake.calls[-1].prompt.decode()
+    assert fake.names[3:] == ["claude", "codex"] and earlier in handoff, handoff
+
+
 def test_a_reader_reads_whatever_the_options_say(team, fake):
     fake("codex", codex_ok("fine"))
     team("--role", "critic", "--access", "full", "look")
