@@ -5135,7 +5135,10 @@ def id_of_long(line: LongLine) -> Any:
     first = re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + an_id + rb',\s*"method"', line.head)
     last = re.search(an_id + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z', line.tail)
     found = first or (last if re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"', line.head) else None)
-    return None if found is None else json.loads(found[1].decode("utf-8", "replace"))
+    try:
+        return None if found is None else json.loads(found[1].decode("utf-8"))
+    except ValueError:                                     # no UTF-8, or a control character
+        return None
 
 
 def parse_line(line: bytes) -> Any:
@@ -5153,8 +5156,12 @@ def id_of(given: Any) -> Any:
     (7, None, None)
     """
     found = given.get("id") if isinstance(given, dict) else None
-    usable = isinstance(found, (str, int)) or (isinstance(found, float) and math.isfinite(found))
-    return found if usable and not isinstance(found, bool) else None
+    return found if _is_name(found) or (isinstance(found, float) and math.isfinite(found)) else None
+
+
+def _is_name(given: Any) -> bool:
+    """Whether it is an integer, or a string that can be sent back: not half a character."""
+    return type(given) is int or (isinstance(given, str) and not re.search("[\ud800-\udfff]", given))
 
 
 def parse_message(given: Any) -> Message:
@@ -5181,7 +5188,7 @@ def terms_of(params: Mapping[str, Any], session: Terms | None) -> Terms:
     if not isinstance(meta, dict):
         raise ProtocolError(INVALID_PARAMS, "expected _meta to be an object")
     token = meta.get("progressToken")
-    if token is not None and (isinstance(token, bool) or not isinstance(token, (str, int))):
+    if token is not None and not _is_name(token):
         raise ProtocolError(INVALID_PARAMS, "expected a progressToken that is a string or an integer")
     if META + "protocolVersion" not in meta:
         if session is None:

@@ -235,6 +235,9 @@ BAD = [                                                    # (line, the id and c
     ({**PING, "id": None}, (None, -32600)),
     ({**PING, "id": True}, (None, -32600)),
     ({**PING, "id": {}}, (None, -32600)),
+    ({**PING, "id": "\ud800"}, (None, -32600)),            # half a character: it cannot be sent back
+    ({"jsonrpc": "2.0", "id": "a\udfffb"}, (None, -32600)),
+    ({**PING, "method": "tools/list", "params": {"_meta": {"progressToken": "\ud800"}}}, ("p", -32602)),
     (b'{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}\n', (None, -32600)),
     ({**PING, "method": 7}, ("p", -32600)),
     ({"jsonrpc": "2.0", "method": 7}, (None, -32600)),
@@ -311,10 +314,13 @@ def test_lines_over_ten_megabytes_are_dropped_and_refused_by_id_where_it_can_be_
     filler = b"x" * (1 << 20)
     for head, tail, expected in ((b'{"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"x": "', b'"}}\n', "a"),
                                  (b'{"method": "ping", "params": {"x": "', b'"}, "jsonrpc": "2.0", "id": 1234}\n', 1234),
+                                 (b'{"method": "ping", "params": {"x": "', b'"}, "jsonrpc": "2.0", "id": "\xff"}\n', None),
+                                 (b'{"jsonrpc": "2.0", "id": "a\x01", "method": "ping", "params": {"x": "', b'"}}\n', None),
                                  (b'{"params": {"x": "', b'"}}\n', None)):
         for piece in (head, *[filler] * 30, tail):
             one.put(piece)
         error = one.answer(expected)["error"]
+        one.heard.clear()
         assert error["code"] == -32600 and "10 MiB" in error["message"]
     status = Path(f"/proc/{one.process.pid}/status").read_text()
     assert int(status.partition("VmHWM:")[2].split()[0]) < 64 << 10
