@@ -9341,7 +9341,9 @@ def cmd_agents(given: Given, world: World) -> int:
     for row in rows:
         agent = config.agents[row["agent"]]
         row["logged_in"] = checks.get(agent.name)
-        row["ready"] = row["state"] == "ready" and row["logged_in"] is not False
+        if row["state"] == "ready" and row["logged_in"] is False:
+            row["state"] = "not logged in"
+        row["ready"] = row["state"] == "ready"
         row["capabilities"] = None if agent.capabilities is None else list(agent.capabilities)
         row["hint"] = what_to_do(agent, row["path"], row["logged_in"])
         row["install_hint"], row["login_hint"] = agent.install_hint or None, agent.login_hint or None

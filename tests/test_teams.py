@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import stat
 import subprocess
@@ -655,9 +656,11 @@ def test_orch_agents_shows_readiness(orch, fake):
     rows = {row["agent"]: row for row in orch("agents", "--json").json}
     assert (rows["codex"]["ready"], rows["codex"]["capabilities"]) == (True, ["image"])
     assert (rows["claude"]["ready"], rows["claude"]["capabilities"]) == (False, None)
+    assert (rows["codex"]["state"], rows["claude"]["state"]) == ("ready", "not logged in")
     assert rows["gemini"]["ready"] is False
     shown = orch("agents").out
     assert "image" in next(line for line in shown.splitlines() if line.startswith("codex"))
+    assert re.search(r"(?m)^claude +not logged in +no ", shown)
 
 
 # === --auto ==============================================================
