@@ -8225,7 +8225,8 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     except (OSError, OrchError, ValueError, RecursionError):
         return None
     if record["status"] == "running" and not is_going(folder):
-        roles = [{**role, "status": "interrupted"} if role["status"] == "running" else role for role in record["roles"]]
+        ends = {"running": "interrupted", "waiting": "skipped"}
+        roles = [{**role, "status": ends.get(role["status"], role["status"])} for role in record["roles"]]
         record = {**record, "status": "interrupted", "roles": roles}
     return {**record, "id": run_id, "folder": folder}
 
@@ -8359,7 +8360,7 @@ class Team:
         options = {name: getattr(lead.request, name) for name in (*OPTION_TEXTS, *OPTION_SPANS, "failover")}
         return {"version": RUN_VERSION, "id": lead.task_id, "at": lead.run_at, "status": status,
                 "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": options,
-                "selection": self.selection.__dict__, "roles": self.role_rows(running=True)}
+                "selection": self.selection.__dict__, "roles": self.role_rows(running=status == "running")}
 
     def role_rows(self, *, running: bool = False) -> list[dict[str, Any]]:
         """The roles in plan order, as results and run.json write them."""
