@@ -4471,10 +4471,15 @@ def team_exit(ends: Sequence[tuple[Exit, str]]) -> Exit:
 
 
 def render_report(shares: Sequence[tuple[str, str | None, str]]) -> str:
-    """The answer of a team: each (role, agent, answer) under a heading, in plan order; one alone as it is."""
+    r"""The answer of a team: each (role, agent, answer) under a heading, in plan order; one alone as it is.
+
+    >>> render_report([("a", None, "x\n"), ("b", "codex", "y")])          # orch was killed before it noted the agent
+    '# a\n\nx\n\n# b (codex)\n\ny'
+    """
     if len(shares) == 1:
         return shares[0][2]
-    return "\n\n".join(f"# {role} ({agent})\n\n{answer.strip()}" for role, agent, answer in shares)
+    heads = [f"# {role} ({agent})" if agent else f"# {role}" for role, agent, _ in shares]
+    return "\n\n".join(f"{head}\n\n{share[2].strip()}" for head, share in zip(heads, shares))
 
 
 def parse_run_record(text: bytes) -> dict[str, Any]:
@@ -8087,13 +8092,15 @@ def able_agent(world: World, config: Config, role: Role, request: Request, *, as
     ready = [name for name in usable if name not in ends] or (usable if request.wait_s > 0 else [])
     if ready:
         return min(ready, key=lambda name: ends.get(name, 0))
-    raise _not_ready(role, able, found, {name: ends[name] for name in usable})
+    if usable:
+        first = min(ends[name] for name in usable)
+        raise OrchError(f'role {role.name} needs "{role.capability}", but {", ".join(usable)}: at its limit '
+                        f"({render_until(first, world.now(), time.localtime)})", Exit.TRY_LATER, first)
+    raise _not_ready(role, able, found)
 
 
-def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent], ends: Mapping[str, float]) -> OrchError:
+def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent]) -> OrchError:
     what = f'role {role.name} needs "{role.capability}", but '
-    if ends:
-        return OrchError(f"{what}{', '.join(ends)}: at its limit", Exit.TRY_LATER, min(ends.values()))
     if found:
         hints = "; ".join(f"{agent.name}: {agent.login_hint or 'see its documentation'}" for agent in found)
         return OrchError(f"{what}nobody is logged in ({hints})", Exit.NO_LOGIN)
@@ -9931,8 +9938,9 @@ class Call:
             return _ACTS[self.name](self)
         except (OrchError, OSError) as err:
             why, code = (reason_of(err), Exit.FAILED) if isinstance(err, OSError) else (str(err), err.code)
-            shown = result_json(no_run(code, why, self.server.world)) if self.name == "run" else None
-            return tool_result(f"orch: {printable(why)}", shown, self.terms, failed=True)
+            none = replaced(no_run(code, why, self.server.world), retry_at=getattr(err, "retry_at", None))
+            return tool_result(f"orch: {printable(why)}", result_json(none) if self.name == "run" else None, self.terms,
+                               failed=True)
 
     def given(self) -> Given:
         """The arguments as the command line would have said them; raises OrchError."""

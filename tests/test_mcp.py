@@ -482,6 +482,14 @@ def test_what_is_refused_is_told_to_the_model_and_starts_nothing(client, fake):
     assert fake.calls == []
 
 
+def test_a_role_at_its_limit_says_when_to_come_back(orch, client, fake):
+    orch.configure({"roles": {"artist": {"prompt": "x", "capability": "image"}}, "agents": {"codex": {"capabilities": ["image"]}}})
+    fake("codex")
+    orch("cooldown", "set", "codex", "1h")
+    result = client().begin().run(prompt="x", role="artist")
+    assert result["structuredContent"]["retry_at"] and "(until " in result["content"][0]["text"]
+
+
 def test_numbers_of_seconds_are_durations(client, fake):
     fake("claude", step(run=SLEEP))
     result = client().begin().run(prompt="x", timeout="0.5")
