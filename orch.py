@@ -9704,11 +9704,12 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
         raise OrchError(STILL_GOING.format(record["id"]))
     world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
-    asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,
-                    given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
+    asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"],
+                    given["complexity"], given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
                     not given["no_failover"], given["json"] or given["events"], roles=names)
     config = config_of(read_config_layers(world, given["config"])[0])
     request, told = resumed_request(record, asked, config)
+    request = replaced(request, failover=not given["no_failover"] if given["failover"] else request.failover)
     config, warnings = prepare(world, request, given["config"])
     choose_roles(config, request)                          # raises for a role that the config has no longer
     kept = finished_shares(world, record)
@@ -10522,8 +10523,10 @@ RUN_OPTIONS = (
     CONFIG_FILE,
 )
 
-RESUME_OPTIONS = tuple(option for option in RUN_OPTIONS if option.names[-1] not in (
-    "--complexity", "--role", "--roles", "--team", "--auto", "--no-auto", "--dry-run", "--print"))
+RESUME_OPTIONS = (
+    *(option for option in RUN_OPTIONS if option.names[-1] not in (
+        "--role", "--roles", "--team", "--auto", "--no-auto", "--dry-run", "--print")),
+    Option(("--failover",), "let other agents take over again, where the run was begun with --no-failover"))
 
 COMMANDS = (
     Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run,

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, git, needs_proc, one_line_error, wait_until
+from conftest import claude_error, claude_ok, codex_ok, codex_overloaded, git, needs_proc, one_line_error, wait_until
 
 ROLES = {"planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
          "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
@@ -271,6 +271,16 @@ def test_going_on_keeps_the_options_and_takes_new_ones(team, fake):
     fake("claude", claude_ok("1"), claude_ok("2"))
     team("runs", "resume", run_id, "-m", "other-model")
     assert "other-model" in fake.calls[-1].argv
+
+
+def test_going_on_may_take_a_complexity_and_failover_again(team, fake):
+    team.configure({"roles": ROLES, "model_map": {"simple": {"claude": "small-model", "codex": "tiny-model"}}})
+    run_id = stopped_run(team, fake)
+    fake("codex", codex_overloaded())
+    fake("claude", claude_ok("built"), claude_ok("tested"))
+    assert team("runs", "resume", run_id, "-x", "simple", "--failover").code == 0
+    assert fake.names[2:] == ["codex", "claude", "claude"]
+    assert "tiny-model" in fake.calls[2].argv and "small-model" in fake.calls[4].argv
 
 
 def test_going_on_does_not_widen_the_access_by_a_file_in_the_project(team, fake):
