@@ -5312,6 +5312,13 @@ def arguments_schema(options: Iterable[Option], words: str | None) -> dict[str, 
             **({"required": ["prompt"]} if words else {})}
 
 
+def with_seconds(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """The arguments with durations as text: some clients take no schema of two types, but models give numbers too."""
+    durations = {option.argument for option in options if option.metavar == "DUR"}
+    return {name: str(item) if name in durations and type(item) in (int, float) else item
+            for name, item in given.items()}
+
+
 def argument_problem(given: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
     """What is wrong with a tool's arguments, or None.
 
@@ -9705,8 +9712,9 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
     asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"],
-                    given["complexity"], given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
-                    not given["no_failover"], given["json"] or given["events"], roles=names)
+                    given["complexity"], given["access"], given["timeout"], given["idle_timeout"],
+                    given["deadline"], given["wait"] or 0, not given["no_failover"], given["json"] or given["events"],
+                    roles=names)
     config = config_of(read_config_layers(world, given["config"])[0])
     request, told = resumed_request(record, asked, config)
     request = replaced(request, failover=not given["no_failover"] if given["failover"] else request.failover)
@@ -10191,6 +10199,8 @@ class Server:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {printable(str(name), 60)}")
         if not isinstance(arguments, dict):
             raise ProtocolError(INVALID_PARAMS, "expected arguments that are an object")
+        arguments = with_seconds(arguments, self.commands[name.partition("_")[2]].options)
+        message = replaced(message, params={**message.params, "arguments": arguments})
         problem = argument_problem(arguments, tools[name].arguments)
         if problem and not terms.since("2025-11-25"):      # until then it was an error of the protocol
             raise ProtocolError(INVALID_PARAMS, problem)

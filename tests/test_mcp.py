@@ -451,6 +451,8 @@ REFUSED = [
     ({"prompt": "x", "access": "full"}, "access"),
     ({"prompt": "x", "timeout": []}, "timeout"),
     ({"prompt": "x", "timeout": "soon"}, "timeout"),
+    ({"prompt": "x", "timeout": -1}, "timeout"),
+    ({"prompt": "x", "timeout": 1e300}, "timeout"),
     ({"prompt": "x", "model": "--yolo"}, "model: may not begin with a dash"),
     ({"prompt": "x", "effort": "-x"}, "effort: may not begin with a dash"),
     ({"prompt": "x", "model": "m" * 5000}, "model: too long"),
@@ -491,9 +493,12 @@ def test_a_role_at_its_limit_says_when_to_come_back(orch, client, fake):
 
 
 def test_numbers_of_seconds_are_durations(client, fake):
-    fake("claude", step(run=SLEEP))
-    result = client().begin().run(prompt="x", timeout="0.5")
-    assert result["structuredContent"]["error_class"] == "timeout"
+    fake("claude", *[step(run=SLEEP)] * 2)
+    one = client().begin("2025-06-18")
+    for timeout in ("0.5", 0.5):
+        assert one.run(prompt="x", timeout=timeout)["structuredContent"]["error_class"] == "timeout"
+    used = one.answer(one.call("orch_usage", {"since": 86400}))["result"]["structuredContent"]
+    assert used["total"]["attempts"] == 2
 
 
 def test_no_call_may_do_more_than_the_server_was_started_for(orch, client, fake):

@@ -13,7 +13,16 @@ import subprocess
 import time
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, codex_overloaded, git, needs_proc, one_line_error, wait_until
+from conftest import (
+    claude_error,
+    claude_ok,
+    codex_ok,
+    codex_overloaded,
+    git,
+    needs_proc,
+    one_line_error,
+    wait_until,
+)
 
 ROLES = {"planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
          "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
