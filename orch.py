@@ -8140,7 +8140,8 @@ def runs_folder(world: World, *below: str) -> str:
     for name in (".orch", "runs", *below):
         path = os.path.join(path, name)
         if os.path.islink(path):
-            raise OrchError(f"{path}: a link, and orch follows none there; remove it")
+            what_to_do = "start roles in another directory" if path == world.home else "remove it"
+            raise OrchError(f"{path}: a link, and orch follows none there; {what_to_do}")
     return path
 
 

@@ -745,6 +745,14 @@ def test_a_link_on_the_way_to_the_artifacts_is_refused(team, fake, link, tmp_pat
     assert list(outside.iterdir()) == [] and fake.calls == []
 
 
+def test_nobody_is_told_to_remove_the_home_of_orch(team, fake, tmp_path):
+    team.home.rename(tmp_path / "kept")
+    team.home.symlink_to(tmp_path / "kept")
+    fake("claude")
+    error = one_line_error(team("--role", "planner", "make it", cwd=team.user_home))
+    assert "another directory" in error and "remove it" not in error
+
+
 def test_a_link_that_an_agent_puts_there_is_not_followed(team, fake, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
