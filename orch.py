@@ -4281,7 +4281,7 @@ def extract_handoff(answer: str) -> str:
     >>> extract_handoff("Long.\n## Handoff\nUse a.py.\n```\n## Handoff\n```\n## Later\nx")
     'Use a.py.\n```\n## Handoff\n```'
     """
-    lines = answer.splitlines()
+    lines = answer.splitlines() if re.search("## *handoff", answer, re.I) else []      # of a large one, not for nothing
     headings = list(_headings(lines))
     starts = [number for number, text in headings if re.fullmatch("## *handoff[ :#]*", text, re.I)]
     if starts:
@@ -8125,6 +8125,7 @@ def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent]) -> Orc
 RUN_FILE, RUN_LOCK, CHANGES_FILE = "run.json", "run.lock", "changes.json"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
+PIECE_CHARS = 1 << 18                                      # encoded at a time: an answer may be large
 LOCK_TRIES = 5
 STILL_GOING = "{}: this run is still going"
 
@@ -8183,9 +8184,10 @@ def is_going(folder: str) -> bool:
 
 
 def write_artifact(world: World, run_id: str, name: str, text: str) -> str:
-    """Write a file of a run, whole or not at all; returns its path."""
+    """Write a file of a run and a line end, whole or not at all; returns its path."""
     path = os.path.join(runs_folder(world, run_id), name)
-    replace_file(path, [text.encode("utf-8", "replace")])
+    pieces = (text[start:start + PIECE_CHARS].encode("utf-8", "replace") for start in range(0, len(text), PIECE_CHARS))
+    replace_file(path, itertools.chain(pieces, [b"\n"]))
     return path
 
 
@@ -8519,7 +8521,7 @@ def end_share(team: Team, index: int, one: Run, result: Result) -> None:
     role, good = team.roles[index], result.status == "ok"
     said = (result.answer if good else one.report.answer) or ""
     name = f"{role.name}.md" if good else f"{role.name}.failed.md"
-    artifact = team.keep(name, said.rstrip("\n") + "\n") if said.strip() or good else None
+    artifact = team.keep(name, said.rstrip("\n")) if good or (said and not said.isspace()) else None
     assets = find_assets(one.world, one.task_id, role.name) if one.part and one.part.assets else ()
     share = Share(role.name, result.status, Exit(result.exit_code), result.agent, said, result.error, artifact, assets,
                   usage_json(result.usage), result.cost_usd, result.duration_ms, result, tuple(one.extra))

@@ -53,6 +53,17 @@ def test_memory_stays_under_64_megabytes_whatever_an_agent_changes(orch, fake, r
     assert cost.peak_bytes < 64 << 20, cost
 
 
+@needs_proc
+@pytest.mark.parametrize("name", ["a failure after both", "bytes that are no text", "a long answer"])
+def test_a_role_takes_no_more_memory_than_a_plain_run(built, tmp_path, name):
+    arena = torture.Arena(tmp_path / "arena", built, repo=False)
+    try:
+        figures = torture.flood(arena, name, 40 << 20, "--role", "worker")
+        assert figures["peak MB"] < 64, figures
+    finally:
+        arena.close()
+
+
 DOES = {"shut": "os.close(1); os.close(2)\n" + SLEEP, "gone": "os.closerange(0, 100)\n" + SLEEP,
         "deaf": "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP,
         "drip": "while True: put(1, b'usage limit reached soon, rate limit\\n'); time.sleep(0.001)"}
