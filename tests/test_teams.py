@@ -174,7 +174,7 @@ def test_a_later_role_is_told_what_has_changed_and_a_reader_the_diff(team, fake,
 
 def test_the_work_of_a_teammate_is_not_called_older_than_the_task_when_a_role_fails_over(team, fake, repo):
     (repo / "mine.txt").write_text("my own\n")
-    earlier = "before the task began (not an agent's work):\n- mine.txt\n\n"
+    earlier = "(not an agent's work; paths from the top level):\n- mine.txt\n\n"
     fake("codex", codex_ok("built", write={str(repo / "new.txt"): "x\n"}), codex_failed())
     fake("claude", claude_error(), claude_error())
     value = team("--json", "--roles", "builder,tester", "make it").json
