@@ -730,6 +730,8 @@ def test_client_that_reads_late_gets_everything(orch, client, fake):
         assert len(json.loads(file.readline())["result"]["content"][0]["text"]) == 1_000_000
         one.put({**PING, "method": "tools/list", "params": {"_meta": MODERN}})
         assert json.loads(file.readline())["id"] == PING["id"]
+        one.process.stdin.close()                          # before the reader goes, which would be an end of its own
+        assert one.process.wait(30) == 0
 
 
 def test_an_id_at_work_cannot_be_used_again_and_later_it_can(orch, client, fake):
