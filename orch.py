@@ -1842,6 +1842,11 @@ DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "
 ACCESS_LEVELS = ("read", "edit", "full", "own")            # from narrow to wide; `own` leaves it to the agent
 COMPLEXITIES = ("simple", "medium", "complex")
 
+MOST_S = 3650 * 86400                                      # ten years: more is a slip, and overflows the clock
+_DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION_FORM = r"\s*(?:(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?)\s*"
+MOST_DURATION_CHARS = 40
+
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
@@ -1885,7 +1890,7 @@ SCHEMA: Mapping[str, Any] = _object(
     contexts={"type": "object", "additionalProperties": _per_agent(_TEXTS)},
     model_map=_object(simple=_per_agent(_TEXT), medium=_per_agent(_TEXT), complex=_per_agent(_TEXT)),
     access=_ACCESS, timeout=_DURATION, idle_timeout=_DURATION, deadline=_DURATION,
-    limit_grace=_DURATION, default_cooldown=_DURATION,
+    limit_grace=_DURATION, default_cooldown={**_DURATION, "x-kind": "cooldown"},
     handoff=_object(summary=_FLAG, diff_chars=_COUNT),
     usage=_object(keep_days={"type": "number", "minimum": 0}), jobs=_object(prompt=_FLAG),
     roles={"type": "object", "propertyNames": {"x-kind": "file name"}, "additionalProperties": _object(
@@ -2137,9 +2142,9 @@ def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]]
         yield path, problem
 
 
-def _duration_problem(given: Any) -> str | None:
+def _duration_problem(given: Any, most_s: float = MOST_S) -> str | None:
     try:
-        parse_duration(given)
+        parse_duration(given, most_s)
     except ValueError as err:
         return str(err)
     return None
@@ -2175,7 +2180,8 @@ def _name_problem(given: str) -> str | None:
 
 
 _KIND_TESTS: Mapping[str | None, Callable[[Any], str | None]] = {
-    "duration": _duration_problem, "regex": _regex_problem, "line regex": _line_problem,
+    "duration": _duration_problem, "cooldown": lambda given: _duration_problem(given, BELIEVED_S),
+    "regex": _regex_problem, "line regex": _line_problem,
     "name": _name_problem, "file name": _file_problem}
 
 
@@ -2240,27 +2246,22 @@ def _exported(node: Any) -> Any:
     return out
 
 
-MOST_S = 3650 * 86400                                      # ten years: more is a slip, and overflows the clock
-_DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-def parse_duration(given: float | str) -> float:
+def parse_duration(given: float | str, most_s: float = MOST_S) -> float:
     """Read a duration as seconds; raise ValueError that says what was expected.
 
     >>> parse_duration("1h30m"), parse_duration(90), parse_duration("0")
     (5400.0, 90.0, 0.0)
     """
-    text = str(given).strip()
-    if type(given) is int and 0 <= given <= MOST_S:        # most defaults: no pattern to compile at start-up
-        return float(given)
-    if re.fullmatch(r"(?:\d+(?:\.\d+)?[smhdw])+", text):
-        seconds = sum(float(part[:-1]) * _DURATION_UNITS[part[-1]] for part in re.findall(r"[\d.]+[smhdw]", text))
-    elif re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text):
-        seconds = float(text)
-    else:
+    seconds: float = -1
+    if type(given) in (int, float):                        # most defaults: no pattern to compile at start-up
+        seconds = float(min(given, MOST_S + 1))
+    elif isinstance(given, str) and len(given) <= MOST_DURATION_CHARS and re.fullmatch(_DURATION_FORM, given):
+        parts = re.findall(r"([\d.]+)([smhdw]?)", given)
+        seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    if not seconds >= 0:
         raise ValueError(f"expected a duration such as 90s, 10m, 1h30m, 2d or a number of seconds, not {_shown(given)}")
-    if seconds > MOST_S:
-        raise ValueError(f"expected a duration of at most 10 years, not {_shown(text)}")
+    if seconds > most_s:
+        raise ValueError(f"expected a duration of at most {most_s / 86400:.0f} days, not {_shown(given)}")
     return seconds
 
 
@@ -2293,7 +2294,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _expected(schema: Mapping[str, Any]) -> str:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if schema.get("x-kind") == "duration":
+    if schema.get("x-kind") in ("duration", "cooldown"):
         return "a duration such as 90s or 10m"
     names = {"object": "an object", "array": "an array", "integer": "an integer", "null": "null"}
     return " or ".join(names.get(kind, f"a {kind}") for kind in kinds)
@@ -2449,7 +2450,7 @@ def route(config: Config, request: Request, cooling: Mapping[str, float], instal
         model = by_map or by_rule.model if request.complexity else by_rule.model or by_map     # an option beats a rule
         plain = Candidate(agent, asked.model or model, asked.effort or by_rule.effort,
                           _why_not(agent, request.prompt, installed))
-        candidates.append(_cooled(plain, cooling, keeps_model=bool(asked.model)))
+        candidates.append(cooled(plain, cooling, keeps_model=bool(asked.model)))
     kept = tuple(c for c in candidates if c.skip != "not_found" or c.agent.name == request.agent)
     return Route(kept, _reason(request, index, rule, candidates), index, request.context or rule.context, preferred)
 
@@ -2475,7 +2476,7 @@ def _why_not(agent: Agent, prompt: str, installed: Callable[[Agent], bool]) -> s
     return None if takes(agent, prompt) else "too_long"
 
 
-def _cooled(candidate: Candidate, cooling: Mapping[str, float], *, keeps_model: bool) -> Candidate:
+def cooled(candidate: Candidate, cooling: Mapping[str, float], *, keeps_model: bool) -> Candidate:
     """The candidate with the cooldowns in force; one of a model only drops that model, unless it was asked for."""
     name = candidate.agent.name
     if candidate.skip is not None:
@@ -7256,6 +7257,8 @@ class Run:
         self.warnings: list[str] = []
         self.home_trouble = False
         self.any_cooling = False
+        self.given_up: set[str] = set()                    # agents that waiting will not bring back
+        self.unstored_ends: dict[str, float] = part.lead.unstored_ends if part else {}    # cooldowns known here alone
         self.out_of_time = False
         self.wait_left_s = request.wait_s                  # of --wait
         self.tree: Tree | None = None
@@ -7680,11 +7683,13 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
 
 
 def plan(one: Run) -> Route:
-    """The route, after waiting for a reset where that was asked for."""
+    """The route, after waiting for a reset where that was asked for; without the agents that were given up."""
     stop = one.world.stop
     while True:
         planned = route(one.config, one.request, cooling_now(one), lambda agent: is_installed(one.world, agent),
                         lambda: changed_before(one))
+        planned = replaced(planned, candidates=tuple(
+            c for c in planned.candidates if c.agent.name not in one.given_up))
         ends = [c.retry_at for c in planned.candidates if c.retry_at is not None]
         one.any_cooling = bool(ends)
         if planned.usable() or not ends or one.wait_left_s <= 0:
@@ -7724,15 +7729,20 @@ def cooling_now(one: Run) -> dict[str, float]:
         trouble = one.in_home(update_state, lambda fresh: fresh)
     if trouble:
         one.warn_home(trouble)
-    return cooling(state, one.world.now())
+    now = one.world.now()
+    return {**{key: end for key, end in one.unstored_ends.items() if end > now}, **cooling(state, now)}
 
 
 def attempt_until_waited(one: Run) -> Route:
-    """Route and attempt; where every agent came to its limit, once more after each wait that --wait allows."""
+    """Route and attempt; where every agent came to its limit, once more after each wait that --wait allows.
+
+    Each round tries somebody or gives somebody up, and whoever was tried is given up or cools: a round without
+    waiting cannot come twice.
+    """
     while True:
         planned = plan(one)
         attempt_all(one, planned)
-        at_limit = exit_status(one.attempts, one.any_cooling) == Exit.TRY_LATER
+        at_limit = planned.usable() and exit_status(one.attempts, one.any_cooling) == Exit.TRY_LATER
         if not at_limit or one.wait_left_s <= 0 or one.out_of_time or one.world.stop.signal is not None:
             return planned
 
@@ -7743,8 +7753,9 @@ def attempt_all(one: Run, planned: Route) -> None:
     if usable and (len(usable) > 1 or one.request.changes_wanted):
         one.tree = one.tree or Tree(one.world)
     prompt = one.request.prompt
-    for index, candidate in enumerate(usable):
-        if index and newly_cooling(one, candidate):
+    for index, known in enumerate(usable):
+        candidate = still_free(one, known, planned.preferred) if index else known
+        if candidate.skip is not None:
             continue
         if one.world.stop.signal is not None or one.time_left() <= 0:
             one.out_of_time = one.world.stop.signal is None
@@ -7752,6 +7763,7 @@ def attempt_all(one: Run, planned: Route) -> None:
         if one.attempts:
             prompt = hand_over(one, candidate)
         if not takes(candidate.agent, prompt):             # the handoff is longer than the prompt was
+            one.given_up.add(candidate.agent.name)
             one.warn(f"{candidate.agent.name} is {SKIP_WORDS['too_long']}")
             continue
         attempt(one, Task(candidate, prompt, planned.context))
@@ -7761,18 +7773,20 @@ def attempt_all(one: Run, planned: Route) -> None:
             ask_summary(one, Task(candidate, SUMMARY_PROMPT, planned.context, "summary", one.report.session_id))
 
 
-def newly_cooling(one: Run, candidate: Candidate) -> bool:
-    """Whether another orch has met this agent's limit since the route was planned."""
-    ends = cooling_now(one)
-    hit = candidate.agent.name in ends or model_cooling(ends, candidate.agent.name, candidate.model) is not None
-    one.any_cooling = one.any_cooling or hit
-    return hit
+def still_free(one: Run, candidate: Candidate, preferred: str) -> Candidate:
+    """The candidate with the limits that another orch has met since the route was planned."""
+    asked = one.request.model is not None and candidate.agent.name == preferred
+    found = cooled(candidate, cooling_now(one), keeps_model=asked)
+    one.any_cooling = one.any_cooling or found.skip is not None
+    return found
 
 
 def attempt(one: Run, task: Task) -> None:
     """One attempt, recorded."""
     done, verdict, one.report = try_agent(one, task)
     one.summary = ""
+    if verdict.outcome != LIMITED:
+        one.given_up.add(done.agent)
     key, entry = cool(one, task.candidate, verdict) if verdict.outcome == LIMITED else ("", None)
     done = replaced(done, retry_at=parse_time(entry["until"]) if entry else None)
     one.attempts.append(done)
@@ -7796,6 +7810,8 @@ def cool(one: Run, candidate: Candidate, verdict: Verdict) -> tuple[str, dict[st
     one.in_home(update_state, change)
     if not entries:
         change(empty_state())
+    if key not in cooling(read_state(one.world)[0], now):  # then it is remembered here, and lasts a moment at least
+        one.unstored_ends[key] = max(parse_time(entries[-1]["until"]) or 0, now + 1)
     one.any_cooling = True
     return key, entries[-1]
 

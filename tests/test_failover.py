@@ -20,6 +20,7 @@ from conftest import (
     codex_overloaded,
     epoch_of,
     git,
+    one_line_error,
     step,
 )
 
@@ -334,6 +335,60 @@ def test_a_run_does_not_wait_longer_than_asked_or_unasked(orch, fake):
     assert orch("--wait", "0.3", "go").code == 75
     assert orch("--wait", "forever", "--deadline", "0.5", "go").code == 124
     assert time.monotonic() - begun < 6
+
+
+LAUNCHER = step(exit=127)
+
+
+@pytest.mark.parametrize(("other", "config", "state"), [
+    (claude_auth(), {}, None), (LAUNCHER, {}, None), (claude_failed("The widget could not be frobnicated."), {}, None),
+    (claude_auth(), {}, "newer"), (claude_auth(), {}, "none"), (claude_auth(), {"default_cooldown": 0}, None),
+], ids=["not logged in", "a launcher of nothing", "failed", "newer state", "no home", "no cooldown"])
+def test_waiting_starts_nobody_again_before_its_time_and_ends_in_time(orch, fake, other, config, state):
+    """Whether the limit can be remembered or not: only who met it is waited for, and only as long as was asked."""
+    path = orch.configure({"order": ["claude", "codex"], "handoff": {"summary": False}, **config}, orch.base / "config.json")
+    orch.home.mkdir(exist_ok=True)
+    if state == "newer":
+        (orch.home / "state.json").write_text('{"version": 99}')
+    elif state == "none":
+        orch.env["ORCH_HOME"] = str(path / "home")
+    fake("claude", other)
+    fake("codex", *[codex_limit() for _ in range(3)])
+    fake.forgive_unused = True
+    begun = time.monotonic()
+    assert orch("--config", str(path), "--wait", "2s", "go", timeout=30).code == 75
+    assert 1.5 < time.monotonic() - begun < 15
+    assert fake.names.count("claude") == 1
+    assert fake.names.count("codex") == 1 or (config and fake.names.count("codex") <= 3), fake.names
+
+
+def test_a_default_cooldown_is_no_longer_than_what_is_believed(orch):
+    orch.configure({"default_cooldown": "36d"})
+    assert "default_cooldown" in one_line_error(orch("config", "check"))
+    orch.configure({"default_cooldown": "5w"})
+    assert orch("config", "check").code == 0
+
+
+def test_waiting_goes_on_with_those_that_were_at_their_limit(orch, fake):
+    orch.configure({"default_cooldown": 1, "order": ["claude", "codex"]})
+    fake("claude", claude_auth())
+    fake("codex", codex_limit(), codex_ok("after"))
+    result = orch("--wait", "20s", "--json", "go", timeout=30).json
+    assert (result["answer"], fake.names) == ("after", ["claude", "codex", "codex"])
+
+
+@pytest.mark.parametrize(("options", "key", "model"), [
+    (["-x", "complex"], "codex:big", None), (["-x", "complex"], "codex:else", "big"), (["-x", "complex"], "codex", "nobody")])
+def test_a_limit_that_another_orch_meets_meanwhile_counts_as_one_that_was_known(orch, fake, options, key, model):
+    """That of a model drops the model, and the agent is tried all the same."""
+    orch.configure({"model_map": {"complex": {"codex": "big"}}})
+    command = [str(orch.program), "cooldown", "set", key, "1h"]
+    fake("claude", step(exit=1, stderr="API Error: 529 Overloaded.", run=f"import subprocess; subprocess.run({command!r}, check=True)"))
+    fake("codex", codex_ok())
+    fake.forgive_unused = model == "nobody"
+    orch(*options, "go")
+    assert fake.names == ["claude", "codex"][:1 if model == "nobody" else 2]
+    assert ("big" in fake.calls[-1].argv) is (model == "big")
 
 
 # --- the handoff ---------------------------------------------------------

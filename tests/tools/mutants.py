@@ -547,7 +547,7 @@ PARSERS = (
            ["fuzz::a_parser_takes_anything[config]",
             "hostile::whatever_stands_as_a_checkouts_config_is_refused_at_once[brackets]"]),
     Mutant("durations: without end", "a million years overflow the clock",
-           "    if seconds > MOST_S:\n",
+           "    if seconds > most_s:\n",
            "    if seconds < 0:\n",
            ["fuzz::a_parser_takes_anything[durations]"]),
     Mutant("git's output: lines for records", "a path may hold a line end",
