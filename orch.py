@@ -1835,9 +1835,9 @@ DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "
 # === CONFIG ===============================================================
 # Built-in defaults <- the home's config <- the project's config <- options. SCHEMA
 # is JSON Schema, so that one table checks a file, names the nearest known word and
-# is printed for editors; `x-kind` marks what JSON Schema cannot say: a duration, a
-# regular expression, the name of an agent, a context or a role. Each file is checked
-# by itself, names are checked after merging.
+# is printed for editors; `x-kind` marks what JSON Schema cannot say, or not so well: a
+# duration, a regular expression, the name of an agent, a context or a role. Each file is
+# checked by itself, with the names that all of them define together.
 
 ACCESS_LEVELS = ("read", "edit", "full", "own")            # from narrow to wide; `own` leaves it to the agent
 COMPLEXITIES = ("simple", "medium", "complex")
@@ -1846,12 +1846,15 @@ MOST_S = 3650 * 86400                                      # ten years: more is 
 _DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION_FORM = r"\s*(?:(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?)\s*"
 MOST_DURATION_CHARS = 40
+MOST_KEEP_DAYS = 1e6                                       # for ever: more overflows the clock
+_NAME_FORM = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
 
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXTS = {"type": "array", "items": _TEXT}
-_VARIABLES = {"type": "object", "additionalProperties": _TEXT}
+_WORDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 1000}, "minItems": 1}
+_VARIABLES = {"type": "object", "propertyNames": {"x-kind": "variable"}, "additionalProperties": _TEXT}
 _DURATION = {"x-kind": "duration", "type": ["number", "string"], "description": "seconds, or 90s, 10m, 1h30m, 2d, 1w"}
 _PATTERN = {"type": "string", "x-kind": "regex"}
 _LINE = {"type": "string", "x-kind": "line regex"}         # what a line begins with
@@ -1884,9 +1887,11 @@ SCHEMA: Mapping[str, Any] = _object(
         error_lines=_LINE, note_lines=_LINE, retry_lines=_LINE, progress_lines=_LINE, transcript=_LINE,
         limit_scope={"enum": ["agent", "model"]},
         access_env=_object(read=_VARIABLES, edit=_VARIABLES, full=_VARIABLES))},
-    rules={"type": "array", "items": _object(
-        match=_PATTERN, keywords=_TEXTS, paths=_TEXTS,
-        agent=_AGENT_NAME, model=_TEXT, effort=_TEXT, context=_CONTEXT_NAME, complexity=_COMPLEXITY)},
+    rules={"type": "array", "items": {
+        **_object(match={**_PATTERN, "minLength": 1}, keywords=_WORDS, paths=_WORDS,
+                  agent=_AGENT_NAME, model=_TEXT, effort=_TEXT, context=_CONTEXT_NAME, complexity=_COMPLEXITY),
+        "anyOf": [{"required": [key]} for key in ("match", "keywords", "paths")],
+        "dependentRequired": {"model": ["agent"], "effort": ["agent"]}}},
     contexts={"type": "object", "additionalProperties": _per_agent(_TEXTS)},
     model_map=_object(simple=_per_agent(_TEXT), medium=_per_agent(_TEXT), complex=_per_agent(_TEXT)),
     access=_ACCESS, timeout=_DURATION, idle_timeout=_DURATION, deadline=_DURATION,
@@ -1898,10 +1903,11 @@ SCHEMA: Mapping[str, Any] = _object(
         agent_args=_per_agent(_TEXTS), prompt=_TEXT, writes=_FLAG, capability=_TEXT,
         on_failure={"enum": ["stop", "continue"]})},
     teams={"type": "object", "additionalProperties": {**_ROLE_NAMES, "minItems": 1}},
-    auto=_object(enabled=_FLAG, max_roles=_COUNT, rules={"type": "array", "items": _object(
-        role={"type": "string", "x-kind": "role"}, keywords=_TEXTS, priority={"type": "number"})}),
+    auto=_object(enabled=_FLAG, max_roles=_COUNT, rules={"type": "array", "items": {
+        **_object(role={"type": "string", "x-kind": "role"}, keywords=_WORDS, priority={"type": "number"}),
+        "required": ["role", "keywords"]}}),
     pipeline=_object(max_parallel={"type": "integer", "minimum": 1}, handoff_chars=_COUNT),
-    trusted_projects=_TEXTS)
+    trusted_projects={"type": "array", "items": {"type": "string", "x-kind": "absolute path"}})
 
 DEFAULTS: Mapping[str, Any] = {
     "order": [agent.name for agent in AGENTS],
@@ -1978,7 +1984,7 @@ def config_of(layers: Sequence[Layer]) -> Config:
         deadline_s=parse_duration(raw["deadline"]), limit_grace_s=parse_duration(raw["limit_grace"]),
         default_cooldown_s=parse_duration(raw["default_cooldown"]),
         summary=raw["handoff"]["summary"], diff_chars=raw["handoff"]["diff_chars"],
-        keep_days=raw["usage"]["keep_days"], keep_prompt=raw["jobs"]["prompt"],
+        keep_days=min(raw["usage"]["keep_days"], MOST_KEEP_DAYS), keep_prompt=raw["jobs"]["prompt"],
         roles=raw["roles"], teams={name: tuple(_plain(roles)) for name, roles in raw["teams"].items()},
         auto=raw["auto"], max_parallel=raw["pipeline"]["max_parallel"], handoff_chars=raw["pipeline"]["handoff_chars"])
 
@@ -2058,15 +2064,26 @@ def parse_config(text: str, source: str) -> Layer:
 
     Raises OrchError that names the file, the path inside it, the value and what was expected.
     """
+    raw = parse_object(text, source)
+    refuse_problem(source, check(raw, SCHEMA, {}))
+    return Layer(source, raw)
+
+
+def parse_object(text: str, source: str) -> dict[str, Any]:
+    """The object that a config file holds, without comments, unchecked."""
     try:
-        raw = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        raw = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_number)
     except (ValueError, RecursionError) as err:
         raise OrchError(f"{source}: not valid JSON: {err or 'nested too deeply'}") from err
     if not isinstance(raw, dict):
         raise OrchError(f"{source}: expected an object, not {_shown(raw)}")
-    for path, problem in check(raw, SCHEMA, {}):
+    return raw
+
+
+def refuse_problem(source: str, problems: Iterable[tuple[str, str]]) -> None:
+    """Raise OrchError for the first problem of a file, if there is one."""
+    for path, problem in problems:
         raise OrchError(f"{source}: {path}: {problem}" if path else f"{source}: {problem}")
-    return Layer(source, raw)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -2080,6 +2097,11 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number  # 2.0 is an integer, as JSON Schema has it
 
 
 def check(given: Any, schema: Mapping[str, Any], known: Mapping[str, Iterable[str]], path: str = "",
@@ -2099,6 +2121,8 @@ def check(given: Any, schema: Mapping[str, Any], known: Mapping[str, Iterable[st
     else:
         if "minimum" in schema and given < schema["minimum"]:
             yield path, f"expected {schema['minimum']} or more, not {_shown(given)}"
+        if isinstance(given, str):
+            yield from _check_text(given, schema, path)
         yield from _check_kind(given, schema.get("x-kind"), known, path)
 
 
@@ -2120,8 +2144,23 @@ def _check_object(given: Mapping[str, Any], schema: Mapping[str, Any], known: Ma
             yield here, f'unknown key "{key}"{or_known(key, properties)}'
             continue
         if key not in properties:
+            yield from _check_text(key, {}, here)
             yield from _check_kind(key, schema.get("propertyNames", {}).get("x-kind"), known, here)
         yield from check(item, properties.get(key, extra), known, here)
+    yield from _check_presence(given, schema, path)
+
+
+def _check_presence(given: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """What of an object must be there: `required`, one of `anyOf`, `dependentRequired`."""
+    for key in schema.get("required", ()):
+        if key not in given:
+            yield path, f'expected "{key}"'
+    choices = [key for option in schema.get("anyOf", ()) for key in option["required"]]
+    if choices and not given.keys() & {*choices}:
+        yield path, f"expected {_listed(choices)}"
+    for key, (needed,) in schema.get("dependentRequired", {}).items():
+        if key in given and needed not in given:
+            yield path, f'"{key}" needs "{needed}" beside it'
 
 
 def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping[str, Iterable[str]], path: str,
@@ -2133,13 +2172,33 @@ def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping
         yield from check(item, schema["items"], known, f"{path}[{index}]")
 
 
+def _check_text(given: str, schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    if not given and "minLength" in schema:
+        yield path, "expected some text"
+    if len(given) > schema.get("maxLength", math.inf):
+        yield path, f"expected at most {schema['maxLength']} characters, not {_shown(given)}"
+    if "\0" in given or any("\ud800" <= letter <= "\udfff" for letter in given):
+        yield path, f"expected text that a program can be given: no NUL, no half character, not {_shown(given)}"
+
+
 def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]],
                 path: str) -> Iterator[tuple[str, str]]:
     if kind is not None and kind in known and given not in known[kind]:
         yield path, f'unknown {kind} "{given}"{or_known(given, known[kind])}'
     problem = _KIND_TESTS[kind](given) if kind in _KIND_TESTS else None
+    if kind and kind in FORMS and not fits(kind, given):
+        problem = f"expected {FORMS[kind][1]}, not {_shown(given)}"
     if problem:
         yield path, problem
+
+
+def fits(kind: str, given: str) -> bool:
+    """Whether a text has the form of one of FORMS.
+
+    >>> fits("name", "a-1"), fits("file name", "a.failed"), fits("variable", "A=B")
+    (True, False, False)
+    """
+    return re.fullmatch(FORMS[kind][0], given) is not None
 
 
 def _duration_problem(given: Any, most_s: float = MOST_S) -> str | None:
@@ -2156,7 +2215,7 @@ def _regex_problem(given: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")                 # "possible nested set" would reach standard error
             re.compile(given)
-    except (re.error, RecursionError, OverflowError, Warning) as err:
+    except (re.error, ValueError, RecursionError, OverflowError, Warning) as err:
         return f'invalid regular expression "{given}": {err}'
     return None
 
@@ -2168,82 +2227,43 @@ def _line_problem(given: str) -> str | None:
     return _regex_problem(given)
 
 
-def _file_problem(given: str) -> str | None:
-    return _name_problem(given) or (f'expected a name without ".failed", not {_shown(given)}'
-                                    if given.lower().endswith(".failed") else None)
-
-
-def _name_problem(given: str) -> str | None:
-    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", given):
-        return None
-    return f"expected letters, digits, '.', '_' and '-', not {_shown(given)}"
-
-
 _KIND_TESTS: Mapping[str | None, Callable[[Any], str | None]] = {
     "duration": _duration_problem, "cooldown": lambda given: _duration_problem(given, BELIEVED_S),
-    "regex": _regex_problem, "line regex": _line_problem,
-    "name": _name_problem, "file name": _file_problem}
+    "regex": _regex_problem, "line regex": _line_problem}
+FORMS: Mapping[str, tuple[str, str]] = {                   # what a text has to be: as a pattern, and in words
+    "name": (_NAME_FORM, "letters, digits, '.', '_' and '-'"),
+    "file name": (r"(?!.*\.[Ff][Aa][Ii][Ll][Ee][Dd]$)" + _NAME_FORM,
+                  "letters, digits, '.', '_' and '-', without \".failed\" at the end"),
+    "variable": (r"[^=]+", "the name of a variable"),
+    "absolute path": (r"[/~][^\0]*", "a path that begins with / or ~")}
 
 
 def check_names(raw: Mapping[str, Any], layers: Sequence[Layer]) -> None:
-    """Raise OrchError for a name in the merged config that nothing defines, or a half-defined agent or rule."""
+    """Raise OrchError for a name in one of the files that none of them defines, or a half-defined agent.
+
+    Each file is checked as it is, so that an error names the place in it.
+    """
+    known, so_far = known_names(raw), merged(layers[:1])
+    for layer in layers[1:]:                               # the built-in one needs no check
+        so_far = _merge(so_far, layer.raw)
+        refuse_problem(layer.source, _half_defined(layer.raw, raw["agents"], so_far["teams"]))
+        refuse_problem(layer.source, check(layer.raw, SCHEMA, known))
+
+
+def known_names(raw: Mapping[str, Any]) -> dict[str, set[str]]:
+    """The names that a merged config defines, by kind."""
     agents = {row.name for row in AGENTS} | set(raw["agents"])
-    known = {"agent": agents, "context": set(raw["contexts"]), "role": set(raw["roles"])}
-    if len(layers) > 1:                                    # the built-in layer alone needs no check
-        for path, problem in [*_half_defined(raw), *check(raw, SCHEMA, known)]:
-            raise OrchError(f"{_source_of(path, layers)}: {path}: {problem}")
+    return {"agent": agents, "context": set(raw["contexts"]), "role": set(raw["roles"])}
 
 
-def _half_defined(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, fields in raw["agents"].items():
-        if not fields.get("command") and name not in {row.name for row in AGENTS}:
+def _half_defined(raw: Mapping[str, Any], agents: Mapping[str, Any], teams: Mapping[str, Any],
+                  ) -> Iterator[tuple[str, str]]:
+    for name in raw.get("agents", ()):
+        if not agents[name].get("command") and name not in {row.name for row in AGENTS}:
             yield f"agents.{name}", f'"{name}" is not built in, so it needs a "command"'
-    for index, rule in enumerate(raw["rules"]):
-        if not any(rule.get(key) for key in ("match", "keywords", "paths")):
-            yield f"rules[{index}]", 'expected "match", "keywords" or "paths"'
-        if not rule.get("agent") and (rule.get("model") or rule.get("effort")):
-            yield f"rules[{index}]", 'a rule with "model" or "effort" needs its "agent"'
-    for index, rule in enumerate(raw["auto"]["rules"]):
-        if not rule.get("role") or not rule.get("keywords"):
-            yield f"auto.rules[{index}]", 'expected "role" and "keywords"'
-    for name, team in raw["teams"].items():
-        if len({role.lower() for role in team}) < len(team):
+    for name in raw.get("teams", ()):
+        if len({role.lower() for role in teams[name]}) < len(teams[name]):
             yield f"teams.{name}", "a role stands there twice; it runs once in a team, under a name of its own"
-
-
-def _source_of(path: str, layers: Sequence[Layer]) -> str:
-    """The file that last set `path` or the nearest thing above it."""
-    parts = re.sub(r"\[\d+\]", "", path).split(".")
-    while parts:
-        for layer in reversed(layers):
-            node: Any = layer.raw
-            for part in parts:
-                node = node.get(part) if isinstance(node, dict) else None
-            if node is not None:
-                return layer.source
-        parts.pop()
-    return layers[-1].source
-
-
-def render_schema() -> dict[str, Any]:
-    """The JSON Schema of a config file, for editors."""
-    schema = _exported(SCHEMA)
-    schema["properties"] = {"$schema": {"type": "string"}, **schema["properties"]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "orch config", **schema}
-
-
-def _exported(node: Any) -> Any:
-    """Copy a schema without `x-kind`, with comments allowed and "+" allowed at the head of an array."""
-    if isinstance(node, list):
-        return [_exported(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    out = {key: _exported(item) for key, item in node.items() if key not in ("x-kind", "propertyNames")}
-    if "properties" in node:
-        out["patternProperties"] = {"^_": {}}
-    if "items" in node:
-        out["prefixItems"] = [{"anyOf": [{"const": "+"}, out["items"]]}]
-    return out
 
 
 def parse_duration(given: float | str, most_s: float = MOST_S) -> float:
@@ -2272,7 +2292,9 @@ def did_you_mean(given: Any, known: Iterable[str]) -> str:
     ' (did you mean "claude"?)'
     """
     import difflib
-    near = difflib.get_close_matches(str(given), [str(word) for word in known], 1, 0.6)
+    if not isinstance(given, str):
+        return ""
+    near = difflib.get_close_matches(given, [str(word) for word in known], 1, 0.6)
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
@@ -2283,7 +2305,10 @@ def or_known(given: Any, known: Iterable[str]) -> str:
 
 def _shown(given: Any) -> str:
     """A value in an error message: short, on one line, without control characters."""
-    text = json.dumps(given)
+    try:
+        text = json.dumps(given)
+    except RecursionError:
+        return "something nested so deeply"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -2305,47 +2330,68 @@ def _expected(schema: Mapping[str, Any]) -> str:
 
 UNTRUSTED_KEYS = ("order", "rules", "teams", "timeout", "idle_timeout", "deadline", "access")
 UNTRUSTED_RULE_KEYS = ("keywords", "paths", "agent", "context", "complexity")
+MAX_UNTRUSTED_BYTES = 64 << 10
+MOST_REFUSALS = 5                                          # told one by one
 
 
-def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
-    """Keep of an untrusted project's config what can do no harm; return it and a warning for each key refused.
+def parse_untrusted(text: str, source: str, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
+    """Keep of an untrusted project's config what can do no harm; return it and warnings about the keys refused.
 
-    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow.
+    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow. What
+    is refused whatever it says is not even checked: some patterns take minutes to compile. Raises OrchError.
     """
-    kept: dict[str, Any] = {}
-    refused: list[str] = []
-    for key, given in layer.raw.items():
-        if key == "rules":
-            kept[key] = _trusted_rules(given, refused)
-        elif key == "teams":                               # of the user's roles alone: others are not defined
+    kept, refused = _sifted(parse_object(text, source))
+    holes = {name[:-len(".match")] for name in refused if name.endswith("].match")}
+    known = {kind: names for kind, names in known_names(below).items() if kind != "role"}
+    refuse_problem(source, (found for found in check(kept, SCHEMA, known) if found[0] not in holes))
+    if holes:
+        kept["rules"] = [rule for rule in kept["rules"] if rule]
+        if all(rule == "+" for rule in kept["rules"]):     # what is refused takes no rule of the user's away
+            del kept["rules"]
+    for key, given in [*kept.items()]:
+        if key == "teams":                                 # of the user's roles alone: others are not defined
             kept[key] = {name: team for name, team in given.items() if _is_sound_team(name, team, below)}
             refused += [f"teams.{name}" for name in given if name not in kept[key]]
-        elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
+        elif _widens(key, given, below):
             refused.append(key)
-        else:
-            kept[key] = given
-    warnings = tuple(f'{layer.source}: "{key}" is ignored: a checkout may not set it unless its path is in '
-                     f'"trusted_projects" of your own config' for key in refused)
-    return Layer(layer.source, kept), warnings
+            del kept[key]
+    return Layer(source, kept), _refusals(source, refused)
 
 
-def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
-    kept: list[Any] = []
-    for index, rule in enumerate(rules):
-        if rule == "+":
-            kept.append(rule)
-        elif "match" in rule:                              # a rule without its pattern would match more: drop it whole
-            refused.append(f"rules[{index}].match")
-        else:
-            refused.extend(f"rules[{index}].{key}" for key in rule if key not in UNTRUSTED_RULE_KEYS)
-            kept.append({key: rule[key] for key in rule if key in UNTRUSTED_RULE_KEYS})
-    return kept
+def _sifted(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A raw config without the keys that only a trusted one may have, and the paths of these.
+
+    A rule without its pattern would match more, so nothing is left of it but its place.
+    """
+    kept, refused = _allowed(raw, SCHEMA, UNTRUSTED_KEYS)
+    if isinstance(kept.get("rules"), list):
+        found = [_allowed(rule, SCHEMA["properties"]["rules"]["items"], UNTRUSTED_RULE_KEYS) for rule in kept["rules"]]
+        kept["rules"] = [{} if "match" in missing else left for left, missing in found]
+        refused += [f"rules[{index}].{key}" for index, (_, missing) in enumerate(found)
+                    for key in (["match"] if "match" in missing else missing)]
+    return kept, refused
+
+
+def _allowed(raw: Any, schema: Mapping[str, Any], allowed: Sequence[str]) -> tuple[Any, list[str]]:
+    """An object without what `schema` knows but is not allowed, and the names of that; anything else as it is."""
+    if not isinstance(raw, dict):
+        return raw, []
+    refused = [key for key in raw if key in schema["properties"] and key not in allowed]
+    return {key: raw[key] for key in raw if key not in refused}, refused
+
+
+def _refusals(source: str, refused: Sequence[str]) -> tuple[str, ...]:
+    left = len(refused) - MOST_REFUSALS
+    names = [f'"{key}" is' for key in refused[:MOST_REFUSALS]] + ([f"{left} more keys are"] if left > 0 else [])
+    return tuple(f"{source}: {name} ignored: a checkout may not set it unless its path is in "
+                 '"trusted_projects" of your own config' for name in names)
 
 
 def _is_sound_team(name: str, team: list[str], below: Mapping[str, Any]) -> bool:
-    """Whether a team is made of known roles, each of them once."""
-    whole = _plain(_extended(below["teams"].get(name), team))
-    return {*whole} <= {*below["roles"]} and len({role.lower() for role in whole}) == len(whole)
+    """Whether a team is made of known roles, each of them once, and is not called like one of the user's."""
+    roles = _plain(team)
+    return (name not in below["teams"] and {*roles} <= {*below["roles"]}
+            and len({role.lower() for role in roles}) == len(roles))
 
 
 def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
@@ -4498,7 +4544,8 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
     sound = (all(isinstance(item, str) for item in texts)
              and all(item is None or (isinstance(item, str) and not re.search(NO_ARGUMENT, item)) for item in maybe)
              and all(item is None or (type(item) in (int, float) and 0 <= item < MOST_AMOUNT) for item in spans))
-    if not roles or not sound or parse_time(record["at"]) is None or any(_file_problem(role["name"]) for role in roles):
+    sound = sound and all(fits("file name", role["name"]) for role in roles)
+    if not roles or not sound or parse_time(record["at"]) is None:
         raise ValueError("not the shape of a run")
     return {**record, "roles": [{**_ROLE_KEYS, **role} for role in roles], "options": options, "selection": selection}
 
@@ -4917,6 +4964,39 @@ def render_plan(launches: Sequence[Mapping[str, Any]]) -> str:
         note = f"  # {row['skip']}" if row["skip"] else ""
         lines.append(f"{row['agent']}{note}\n    {' '.join(map(shell_word, row['argv']))}\n")
     return "".join(lines)
+
+
+def render_schema() -> dict[str, Any]:
+    """The JSON Schema of a config file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "orch config", **_exported(SCHEMA)}
+
+
+def _exported(node: Any) -> Any:
+    """Copy a schema in plain JSON Schema, with comments allowed and "+" allowed at the head of an array."""
+    if isinstance(node, list):
+        return [_exported(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    out = {key: _exported(item) for key, item in node.items() if key not in ("x-kind", "propertyNames")}
+    out.update(_exported_kind(node.get("x-kind")))
+    if node.get("type") == "object":
+        out["patternProperties"] = {_COMMENT: {}}
+        form = _exported_kind(node.get("propertyNames", {}).get("x-kind"))
+        out.update({"propertyNames": {"anyOf": [{"pattern": _COMMENT}, form]}} if form else {})
+    if "items" in node:
+        out["prefixItems"] = [{"anyOf": [{"const": "+"}, out["items"]]}]
+        out.update({"not": {"const": ["+"]}} if "minItems" in node else {})
+    return out
+
+
+_COMMENT = r"^(_|\$schema$)"
+
+
+def _exported_kind(kind: str | None) -> dict[str, Any]:
+    if kind in ("duration", "cooldown"):
+        most_s = BELIEVED_S if kind == "cooldown" else MOST_S
+        return {"minimum": 0, "maximum": most_s, "maxLength": MOST_DURATION_CHARS, "pattern": f"^{_DURATION_FORM}$"}
+    return {"pattern": f"^{FORMS[kind][0]}$"} if kind and kind in FORMS else {}
 
 # === GITHUB ===============================================================
 # What a run tells GitHub Actions: a summary and outputs of the step, and one annotation. All are made from the
@@ -5724,7 +5804,7 @@ def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
     """The content of a regular file; raises OSError for anything else, or when it is larger."""
     with open(open_file(path), "rb") as file:
         if os.fstat(file.fileno()).st_size > limit_bytes:
-            raise OSError(f"{path}: larger than {limit_bytes >> 20} MiB")
+            raise OSError(f"{path}: larger than {limit_bytes >> 10} KiB")
         return file.read()
 
 
@@ -6040,28 +6120,33 @@ def read_config_layers(world: World, config_file: str | None) -> tuple[list[Laye
     """
     layers = [Layer("built-in", DEFAULTS)]
     path = os.path.join(world.cwd, os.path.expanduser(config_file)) if config_file else home_path(world, "config.json")
-    layers += _config_layer(path, required=config_file is not None)
+    text = _config_text(path, MAX_CONFIG_BYTES)
+    if text is not None:
+        layers.append(parse_config(text, path))
+    elif config_file:
+        raise OrchError(f"{path}: no such config file; check --config")
     top = find_checkout(world.cwd)
-    project = os.path.join(top, ".orch", "config.json") if top else ""
-    if not top or os.path.islink(os.path.dirname(project)) or os.path.realpath(project) == os.path.realpath(path):
+    project = os.path.join(top or "", ".orch", "config.json")
+    if not top or os.path.realpath(project) == os.path.realpath(path):
         return layers, ()
-    found = _config_layer(project, required=False)
+    if os.path.islink(project) or os.path.islink(os.path.dirname(project)):      # it may lead to anything of the user's
+        told = (f"{project}: ignored, since a checkout's config may not be reached through a link",)
+        return layers, told if os.path.lexists(project) else ()
     below = merged(layers)
-    trusted = {os.path.realpath(os.path.expanduser(p)) for p in below["trusted_projects"]
-               if p.startswith(("/", "~")) and "\0" not in p}
-    if not found or os.path.realpath(top) in trusted:
-        return layers + found, ()
-    kept, warnings = trust_project(found[0], below)
+    trusted = os.path.realpath(top) in {os.path.realpath(os.path.expanduser(p)) for p in below["trusted_projects"]}
+    text = _config_text(project, MAX_CONFIG_BYTES if trusted else MAX_UNTRUSTED_BYTES)
+    if text is None:
+        return layers, ()
+    kept, warnings = (parse_config(text, project), ()) if trusted else parse_untrusted(text, project, below)
     return [*layers, kept], warnings
 
 
-def _config_layer(path: str, *, required: bool) -> list[Layer]:
+def _config_text(path: str, most_bytes: int) -> str | None:
+    """The text of a config file; None where there is none."""
     try:
-        return [parse_config(read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), path)]
-    except (FileNotFoundError, NotADirectoryError) as err:
-        if required:
-            raise OrchError(f"{path}: no such config file; check --config") from err
-        return []
+        return read_file(path, most_bytes).decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except UnicodeDecodeError as err:
         raise OrchError(f"{path}: not UTF-8; save it in that encoding") from err
     except OSError as err:
@@ -8250,7 +8335,7 @@ def read_runs(world: World) -> list[dict[str, Any]]:
 
 def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     """What run.json says, with `folder`; None where it says nothing of use."""
-    if _name_problem(run_id):
+    if not fits("name", run_id):
         return None
     try:
         folder = runs_folder(world, run_id)

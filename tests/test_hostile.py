@@ -65,12 +65,12 @@ def test_a_link_as_dot_orch_leads_nowhere(orch, fake):
     assert orch("hi").out == "42\n"
 
 
-@pytest.mark.parametrize("what", ["pipe", "folder", "device", "brackets", "huge"])
+@pytest.mark.parametrize("what", ["pipe", "folder", "brackets", "huge"])
 def test_whatever_stands_as_a_checkouts_config_is_refused_at_once(orch, fake, what):
     (orch.work / ".git").mkdir()
     path = orch.work / ".orch" / "config.json"
     path.parent.mkdir()
-    {"pipe": lambda: os.mkfifo(path), "folder": path.mkdir, "device": lambda: path.symlink_to("/dev/zero"),
+    {"pipe": lambda: os.mkfifo(path), "folder": path.mkdir,
      "brackets": lambda: path.write_text("[" * 100_000), "huge": lambda: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40)}[what]()
     fake("claude")
     result = orch("hi", timeout=20)

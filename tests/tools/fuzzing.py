@@ -132,10 +132,11 @@ DIFF = ("diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n@@
 def config(rng: random.Random) -> None:
     """A config is refused with one line, or holds."""
     text = damaged_json(rng, CONFIG)
-    layer = orch.parse_config(text, "config.json")
     below = [orch.Layer("built-in", orch.DEFAULTS)]
-    if rng.random() < 0.3:
-        layer, warnings = orch.trust_project(layer, orch.merged(below))
+    if rng.random() < 0.7:
+        layer = orch.parse_config(text, "config.json")
+    else:
+        layer, warnings = orch.parse_untrusted(text, "config.json", orch.merged(below))
         assert all(isinstance(line, str) for line in warnings)
         for agent in layer.raw.get("agents", {}) if isinstance(layer.raw, dict) else ():
             raise AssertionError(f"an untrusted project defines {agent}")
