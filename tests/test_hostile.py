@@ -71,7 +71,7 @@ def test_whatever_stands_as_a_checkouts_config_is_refused_at_once(orch, fake, wh
     path = orch.work / ".orch" / "config.json"
     path.parent.mkdir()
     {"pipe": lambda: os.mkfifo(path), "folder": path.mkdir,
-     "brackets": lambda: path.write_text("[" * 100_000), "huge": lambda: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40)}[what]()
+     "brackets": lambda: path.write_text("[" * 50_000), "huge": lambda: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 1 << 40)}[what]()
     fake("claude")
     result = orch("hi", timeout=20)
     assert result.code == 2 and len(result.notices) == 1, result
