@@ -2476,13 +2476,13 @@ class Route:
 
 
 def route(config: Config, request: Request, cooling: Mapping[str, float], installed: Callable[[Agent], bool],
-          changed: Callable[[], Sequence[str]]) -> Route:
+          files: Callable[[], Sequence[str]]) -> Route:
     """Decide which agents to try, in which order, with which model.
 
-    `cooling` maps "agent" and "agent:model" to the end of the cooldown; `changed` is asked for the
-    changed paths only where a rule wants them.
+    `cooling` maps "agent" and "agent:model" to the end of the cooldown; `files` is asked for the paths that
+    the request is about only where a rule wants them, and once.
     """
-    index = None if request.agent else matching_rule(config.rules, request.prompt, changed)
+    index = None if request.agent else matching_rule(config.rules, request.prompt, functools.cache(files))
     rule = config.rules[index] if index is not None else Rule()
     ready = [n for n in config.order if config.agents[n].enabled]
     preferred = request.agent or rule.agent or next(iter(ready), "")
@@ -2553,14 +2553,14 @@ def _same_model(one: str, other: str) -> bool:
     return one in other or other in one
 
 
-def matching_rule(rules: Sequence[Rule], prompt: str, changed: Callable[[], Sequence[str]]) -> int | None:
+def matching_rule(rules: Sequence[Rule], prompt: str, files: Callable[[], Sequence[str]]) -> int | None:
     """The index of the first rule whose conditions all hold, or None."""
     for index, rule in enumerate(rules):
         if rule.match and not re.search(rule.match, prompt, re.I):
             continue
         if rule.keywords and not has_keyword(prompt, rule.keywords):
             continue
-        if rule.paths and not _all_match(changed() or paths_in(prompt), rule.paths):
+        if rule.paths and not _all_match(files(), rule.paths):
             continue
         return index
     return None
@@ -2575,14 +2575,15 @@ def has_keyword(text: str, keywords: Sequence[str]) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.I) for word in keywords if word)
 
 
-def paths_in(prompt: str) -> list[str]:
-    """The file names standing in a prompt: words with a slash inside or a file extension.
+def paths_in(prompt: str, top: str) -> list[str]:
+    """The file names standing in a prompt: words with a slash inside or a file extension, relative to `top`.
 
-    >>> paths_in("fix web/app.js and style.css, e.g. now")
+    >>> paths_in("fix @web/app.js and /src/style.css, e.g. now", "/src")
     ['web/app.js', 'style.css']
     """
-    words = re.findall(r"[\w@+~./-]+", prompt)
-    names = (word.rstrip(".").removeprefix("./") for word in words)
+    text = re.sub(rf"(?<![\w+~./-]){re.escape(top.rstrip('/'))}/", "", prompt)
+    words = re.findall(r"[\w@+~./-]+", text)
+    names = (word.lstrip("@").rstrip(".").removeprefix("./") for word in words)
     return [n for n in names if re.search(r"\w/\w|^/\w", n)
             or (re.search(r"\w\.[A-Za-z][A-Za-z0-9]{0,9}$", n) and n[1:2] != ".")]
 
@@ -2594,11 +2595,17 @@ def _all_match(paths: Sequence[str], globs: Sequence[str]) -> bool:
 def glob_matches(glob: str, path: str) -> bool:
     """Whether a path matches a glob as in .gitignore: `*` stops at a slash, `**` does not; no slash: any folder.
 
+    What ends in a slash is a folder and means all below it; what ends in a plain name may be one.
+
     >>> glob_matches("*.css", "web/a.css"), glob_matches("web/**", "web/x/y.js"), glob_matches("web/*", "web/x/y.js")
     (True, True, False)
     """
-    folders = glob.lstrip("/").split("/") if "/" in glob else ["**", glob]
-    return _run_matches([*folders, "*"] if folders[-1] == "**" else folders, path.split("/"), "**", _name_matches)
+    body = glob.rstrip("/")
+    folders = body.lstrip("/").split("/") if "/" in body else ["**", body]
+    forms = [] if body != glob else [[*folders, "*"] if folders[-1] == "**" else folders]
+    if body != glob or not {*"*?["} & {*folders[-1]}:
+        forms.append([*folders, "**", "*"])
+    return any(_run_matches(form, path.split("/"), "**", _name_matches) for form in forms)
 
 
 def _run_matches(pattern: Sequence[str], parts: Sequence[str], star: str, same: Callable[[str, str], bool]) -> bool:
@@ -7772,7 +7779,7 @@ def plan(one: Run) -> Route:
     stop = one.world.stop
     while True:
         planned = route(one.config, one.request, cooling_now(one), lambda agent: is_installed(one.world, agent),
-                        lambda: changed_before(one))
+                        lambda: _files(one))
         planned = replaced(planned, candidates=tuple(
             c for c in planned.candidates if c.agent.name not in one.given_up))
         ends = [c.retry_at for c in planned.candidates if c.retry_at is not None]
@@ -7801,10 +7808,14 @@ def is_installed(world: World, agent: Agent) -> bool:
     return find_program(agent.command[0], world.env) is not None
 
 
-def changed_before(one: Run) -> Sequence[str]:
-    """The files that had changes before the run, for rules that match paths."""
+def _files(one: Run) -> Sequence[str]:
     one.tree = one.tree or Tree(one.world)
-    return one.tree.changed_before() or ()
+    return files_of(one.world, one.tree, one.request.prompt)
+
+
+def files_of(world: World, tree: Tree, prompt: str) -> Sequence[str]:
+    """What the `paths` of rules are for: the files with changes before the run, else those that the prompt names."""
+    return tree.changed_before() or paths_in(prompt, find_checkout(world.cwd) or os.path.abspath(world.cwd))
 
 
 def cooling_now(one: Run) -> dict[str, float]:
@@ -9056,7 +9067,7 @@ def print_plan(given: Given, world: World, request: Request) -> int:
     if selection is not None and selection.roles:
         return print_team_plan(given, world, Run(world, config, request), selection, warnings)
     planned = route(config, request, cooling(load_state(world), world.now()), lambda agent: is_installed(world, agent),
-                    lambda: _changed_now(world))
+                    lambda: _files_now(world, request.prompt))
     rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
     if given["json"] or given["events"]:
         none = {"selection": selection.__dict__} if selection else {}
@@ -9115,10 +9126,10 @@ def _readiness_text(world: World, planned: Route, first: Candidate | None) -> st
     return known if first.agent.name == planned.preferred else f"{known}; {planned.reason}"
 
 
-def _changed_now(world: World) -> Sequence[str]:
+def _files_now(world: World, prompt: str) -> Sequence[str]:
     tree = Tree(world)
     try:
-        return tree.changed_before() or ()
+        return files_of(world, tree, prompt)
     finally:
         tree.close()
 
