@@ -7765,13 +7765,20 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
             raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: '
                             + (", ".join(known) or f'none, since the config has no "{kind}s"'))
     names = [request.agent] if request.agent else config.order
-    able = [name for name in {*names, *config.order} if config.agents[name].enabled]
-    if not able:
-        raise OrchError('no agent is enabled: see "order" and "enabled" in `orch config`')
+    able = enabled_of(config, names if request.agent and not request.failover else [*names, *config.order])
     if not any(takes(config.agents[name], request.prompt) for name in able):
         raise OrchError(f"{', '.join(able)}: {SKIP_WORDS['too_long']}, and it takes none through standard input; "
                         "shorten the prompt, or set `stdin_args` of an agent in the config")
     return config, warnings
+
+
+def enabled_of(config: Config, names: Sequence[str]) -> list[str]:
+    """Those of some agents that are enabled; raises OrchError where none is."""
+    found = [name for name in dict.fromkeys(names) if config.agents[name].enabled]
+    if not found:
+        which = ", ".join(dict.fromkeys(names)) or "the order is empty"
+        raise OrchError(f'no agent is enabled ({which}): see "order" and "enabled" in `orch config`')
+    return found
 
 
 def plan(one: Run) -> Route:
@@ -8026,7 +8033,9 @@ def error_text(one: Run, code: Exit, last: Attempt | None) -> str:
 
 def not_installed_text(config: Config, wanted: str | None, path: str) -> str:
     """What to say when no agent's program was found."""
-    names = [wanted] if wanted else list(config.order)
+    names = enabled_of(config, [wanted, *config.order] if wanted else config.order)
+    if wanted in names:
+        names = [wanted]
     hints = "; ".join(f"{name}: {config.agents[name].install_hint or config.agents[name].command[0]}" for name in names)
     return f"no agent is installed ({hints}); searched PATH={path}; `orch demo` shows orch with nothing installed"
 
@@ -9509,10 +9518,10 @@ def cmd_wait(given: Given, world: World) -> int:
     """Wait until an agent is free."""
     config = load_config(given, world)
     for name in given.words:
-        if not is_installed(world, agent_named(config, name, given)):
-            raise OrchError(f"{name} is not installed; see `orch agents`")
-    names = given.words or tuple(n for n in config.order if config.agents[n].enabled
-                                 and is_installed(world, config.agents[n]))
+        agent = agent_named(config, name, given)
+        if not is_installed(world, agent) or not agent.enabled:
+            raise OrchError(f"{name} is {'not installed' if agent.enabled else 'disabled'}; see `orch agents`")
+    names = given.words or tuple(n for n in enabled_of(config, config.order) if is_installed(world, config.agents[n]))
     if not names:
         raise OrchError(not_installed_text(config, None, world.env.get("PATH", "")))
     most_s = float("inf") if given["max"] is None else given["max"]

@@ -346,6 +346,28 @@ def test_a_disabled_agent_is_no_missing_one(orch, fake):
     assert result.out == "done\n" and "disabled" in result.err
 
 
+@pytest.mark.parametrize(("config", "arguments", "words"), [
+    ({"order": []}, ["wait"], "no agent is enabled"), ({"order": ["claude"], "agents": {"claude": {"enabled": False}}}, ["wait"], "no agent is enabled"),
+    ({"agents": {"claude": {"enabled": False}}}, ["wait", "claude"], "claude is disabled"),
+    ({"agents": {"claude": {"enabled": False}}}, ["wait", "codex", "claude"], "claude is disabled"),
+    ({"agents": {"claude": {"enabled": False}}}, ["-a", "claude", "--no-failover", "hi"], "no agent is enabled (claude)"),
+])
+def test_what_is_disabled_is_not_said_to_be_missing(orch, fake, config, arguments, words):
+    orch.configure(config)
+    fake("claude")
+    fake("codex")
+    assert words in one_line_error(orch(*arguments))
+
+
+@pytest.mark.parametrize("arguments", [["wait"], ["hi"], ["-a", "claude", "hi"]])
+def test_how_to_install_is_told_of_enabled_agents_alone(orch, fake, arguments):
+    orch.configure({"order": ["claude", "codex"], "agents": {"claude": {"enabled": False}}})
+    fake("claude")
+    result = orch(*arguments)
+    assert result.code == (2 if arguments == ["wait"] else 127), result
+    assert "npm install -g @openai/codex" in result.err and "claude-code" not in result.err, result
+
+
 @pytest.mark.parametrize("path", ["", ".", "sub", "*", "/\0", "/\ud800"])
 def test_a_path_that_can_trust_no_checkout_is_refused(orch, repo, path):
     orch.configure({"trusted_projects": [path]})
