@@ -2631,16 +2631,23 @@ def _run_matches(pattern: Sequence[str], parts: Sequence[str], star: str, same: 
 
 
 def _name_matches(glob: str, name: str) -> bool:
-    signs = ["*" if sign[0] == "*" else sign for sign in re.findall(r"\*+|\[[^\]]+\]|.", glob, re.S)]
-    return _run_matches(signs, name, "*", _sign_matches)
+    return _run_matches(_signs(glob), name, "*", _sign_matches)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signs(glob: str) -> tuple[str, ...]:
+    return tuple("*" if sign[0] == "*" else sign for sign in re.findall(r"\*+|\[[^\]]+\]|.", glob, re.S))
 
 
 def _sign_matches(sign: str, letter: str) -> bool:
     if len(sign) == 1:
         return sign in ("?", letter)
-    negated = sign[1] in "!^"
-    spans = re.findall(".-.|.", sign[1 + negated:-1], re.S)
-    return any(span[0] <= letter <= span[-1] for span in spans) != negated
+    return any(span[0] <= letter <= span[-1] for span in _spans(sign)) != (sign[1] in "!^")
+
+
+@functools.lru_cache(maxsize=1024)
+def _spans(sign: str) -> tuple[str, ...]:
+    return tuple({*re.findall(".-.|.", sign[1 + (sign[1] in "!^"):-1], re.S)})
 
 
 @value

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import pytest
 from conftest import claude_ok, codex_ok, one_line_error
@@ -259,3 +260,11 @@ def test_a_glob_of_a_checkout_cannot_hang_a_run(orch, fake, repo):
     fake("claude")
     fake("codex")
     assert route_of(orch, "hi", timeout=20) == "claude"
+
+
+@pytest.mark.parametrize("glob", ["[" * 990, "*[" + "a-b" * 320 + "]x", "*a" * 400 + "b"], ids=["brackets", "class", "stars"])
+def test_many_globs_of_a_checkout_on_many_files_take_little_time(glob):
+    begun = time.process_time()
+    paths = [f"web/a_rather_long_name_of_a_file_{number}" for number in range(100)]
+    assert not any(orch_module.glob_matches(glob + str(number), path) for number in range(60) for path in paths)
+    assert time.process_time() - begun < 4

@@ -423,9 +423,9 @@ HOSTILE = (
             ('    line = "".join(c for c in " ".join(text[:chars * 20].split()) if c.isprintable())\n',
              '    line = " ".join(text[:chars * 20].split())\n')]),
     Mutant("globs as regular expressions", "twenty stars on a long name never end",
-           '    return _run_matches(signs, name, "*", _sign_matches)\n',
+           '    return _run_matches(_signs(glob), name, "*", _sign_matches)\n',
            '    forms = {"*": ".*", "?": "."}\n'
-           '    return re.fullmatch("".join(forms.get(sign, re.escape(sign)) for sign in signs), name, re.S) is not None\n',
+           '    return re.fullmatch("".join(forms.get(sign, re.escape(sign)) for sign in _signs(glob)), name, re.S) is not None\n',
            ["hostile::globs_of_a_checkout_take_no_time",
             "fuzz::a_config_with_a_costly_pattern_is_refused_or_matched_in_time"]),
     Mutant("a role may be a path", "names of roles are not checked",
