@@ -2178,7 +2178,7 @@ def _check_text(given: str, schema: Mapping[str, Any], path: str) -> Iterator[tu
     if len(given) > schema.get("maxLength", math.inf):
         yield path, f"expected at most {schema['maxLength']} characters, not {_shown(given)}"
     if "\0" in given or any("\ud800" <= letter <= "\udfff" for letter in given):
-        yield path, f"expected text that a program can be given: no NUL, no half character, not {_shown(given)}"
+        yield path, f"expected text without a NUL byte or half a character (a lone surrogate), not {_shown(given)}"
 
 
 def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]],
