@@ -466,8 +466,8 @@ REFUSED = [
     ({"prompt": "x", "context": "lean"}, "lean"),
     ({"prompt": "x", "cwd": "/nonexistent/dir"}, "/nonexistent/dir"),
     ({"prompt": "x", "cwd": __file__}, "no such directory"),
-    ({"prompt": "x", "cwd": "a\0b"}, "no such directory"),
-    ({"prompt": "x", "cwd": "\ud800"}, "no such directory"),
+    ({"prompt": "x", "cwd": "a\0b"}, "cwd: expected text without a NUL"),
+    ({"prompt": "x", "cwd": "\ud800"}, "cwd: expected text without"),
 ]
 
 
