@@ -2177,7 +2177,7 @@ def _check_text(given: str, schema: Mapping[str, Any], path: str) -> Iterator[tu
         yield path, "expected some text"
     if len(given) > schema.get("maxLength", math.inf):
         yield path, f"expected at most {schema['maxLength']} characters, not {_shown(given)}"
-    if "\0" in given or any("\ud800" <= letter <= "\udfff" for letter in given):
+    if "\0" in given or (not given.isascii() and re.search("[\ud800-\udfff]", given)):
         yield path, f"expected text without a NUL byte or half a character (a lone surrogate), not {_shown(given)}"
 
 
