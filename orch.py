@@ -2382,7 +2382,7 @@ def _allowed(raw: Any, schema: Mapping[str, Any], allowed: Sequence[str]) -> tup
 
 def _refusals(source: str, refused: Sequence[str]) -> tuple[str, ...]:
     left = len(refused) - MOST_REFUSALS
-    names = [f'"{key}" is' for key in refused[:MOST_REFUSALS]] + ([f"{left} more keys are"] if left > 0 else [])
+    names = [f'"{key}" is' for key in refused[:MOST_REFUSALS]] + ([f"what {left} more keys say is"] if left > 0 else [])
     return tuple(f"{source}: {name} ignored: a checkout may not set it unless its path is in "
                  '"trusted_projects" of your own config' for name in names)
 
