@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     import datetime
     import selectors
     import subprocess
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, BinaryIO, NoReturn, TypeVar
 
     from typing_extensions import dataclass_transform
@@ -214,7 +214,8 @@ class Agent:
     error_lines: str = ""                                 # regex: a line printed only as its own error, exit 0 or not
     note_lines: str = ""                                  # regex: lines that are never a verdict (retries, warnings)
     retry_lines: str = ""                                 # regex: lines that show a retry while it goes on
-    progress_lines: str = ""                              # regex: a line after a retry that shows that it went well
+    # regex: a line after a retry that shows that it went well; for an agent without `retry_lines`, any line does
+    progress_lines: str = ""
     access_env: Mapping[str, Mapping[str, str]] = {}      # variables an access adds, where its flags are not enough
     # regex: output that holds it echoes prompt and tools; without a verdict line it proves nothing
     transcript: str = ""
@@ -338,6 +339,7 @@ PIECES = (                  # of a moment; the first that fits is taken
     ("date", rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th|\.)?{GAP}(?:(?:of|de){GAP}|-)?{MONTH}"
              rf"(?:(?:,?{GAP}(?:de{GAP})?|-)(?P<year>\d{{4}})(?![\d:]))?"),
     ("date", r"(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d\d)(?!\d)"),
+    ("date", r"(?:(?<=reset on\s)|(?<=resets on\s))(?P<month>\d{1,2})/(?P<day>\d{1,2})(?![\d/])"),
     ("date", r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})(?!\d)"),
     ("weekday", WEEKDAY),
     ("day", DAY),
@@ -540,7 +542,7 @@ def _on_date(date: re.Match[str], clock_s: int, now: float, tz: datetime.tzinfo 
     """Return that time on `date`; without a year the nearest of last, this and next year."""
     import calendar
     import datetime
-    year, month, day = date["year"], date["month"], int(date["day"])
+    year, month, day = date.groupdict().get("year"), date["month"], int(date["day"])
     number = int(month) if month.isdigit() else MONTHS[month[:3].lower()]
     if number > 12 >= day:
         number, day = day, number                           # 17/11/2025
@@ -630,7 +632,8 @@ ON_DAY = {"date": _on_date, "day": _on_named_day, "weekday": _on_weekday, "clock
 ASSIGNED = r"[\"'\\\s:=>\[]{1,9}"                            # between a machine's name and its value
 ANCHOR = (r"(?<![a-z_])(?:reset(?:s|ting)?|refresh(?:e[sd])?|renew(?:s|ed)?|replenish(?:e[sd])?|restored|"
           r"retry|again|wait|available|until|back|resumes?|continue|lift(?:s|ed)|"
-          r"(?:cycle|period|window) ends|remaining|cool-?down)(?![a-z_\d])|将[在于]|请[在于]|重置(?:时间)?")
+          rf"(?:cycle|period|window) ends|remaining|cool-?down|regain{GAP}access)(?![a-z_\d])|"
+          r"将[在于]|请[在于]|重置(?:时间)?")
 LEADS = (r"(?:at|on|in|by|after|for|from|until|within|about|around|approximately|approx\.?|roughly|least|"
          r"up to|another|again|time|date|is|than|under|next|this|daily|weekly|later|the)(?![a-z])")
 STARTS = rf"\d|(?:{'|'.join(NUMBERS)}|noon|midnight)(?![a-z])|(?:{'|'.join(MONTHS)})[a-z]{{0,8}}\.?{GAP}\d"
@@ -638,7 +641,7 @@ NAMED = rf"(?:{'|'.join(DAYS)}|(?:{'|'.join(WEEKDAYS)})(?:s|rs?|[a-z]{{0,4}}day)
 WORDS = rf"(?:{GAP}\(?(?!(?:every|per)(?![a-z])|{NAMED})[a-z']{{1,15}}(?![a-z'])){{0,5}}?"
 HEADS = (                   # in order of authority
     ("field", r"limit reached\|", (_stated_epoch,)),
-    ("field", rf"(?<![a-z])(?:quota_?)?reset(?:s?[_-]?at|[_-]?time(?:[_-]?stamp)?){ASSIGNED}",
+    ("field", rf"(?<![a-z])(?:quota_?|next_?)?reset(?:s?[_-]?at|[_-]?time(?:[_-]?stamp)?)(?:_?ms)?{ASSIGNED}",
      (_stated_epoch, _clock_moment)),
     ("field", r"(?<![a-z])(?:resets?[_-]?(?:in|after)[_-]?seconds|quotaResetDelay|retryDelay(?P<ms>Ms)?)"
               rf"{ASSIGNED}", (_after_duration, _seconds)),
@@ -727,6 +730,7 @@ class Draft:
         self.echoes = frozenset(line.strip() for line in prompt.split("\n") if line.lstrip().startswith("{"))
         self.events = 0                              # JSON objects with a type
         self.skipped = 0                             # lines over LINE_BYTES
+        self.lost = False                            # one of them came after all that is known of the answer
         self.parts: list[str] = []                   # the latest message, piece by piece
         self.part_chars = 0
         self.message: object = None                  # which message the parts belong to
@@ -744,6 +748,7 @@ class Draft:
         """Add `text` to the answer; a new `message` replaces what stood there."""
         if message is None or message != self.message:
             self.parts, self.part_chars, self.cut, self.message = [], 0, False, message
+        self.lost = False
         self.parts.append(text)
         self.part_chars += len(text)
         if self.part_chars > 2 * ANSWER_CHARS or len(self.parts) > 10_000:
@@ -799,6 +804,7 @@ def feed_line(fmt: Format, draft: Draft, line: bytes | str | LongLine, stream: s
         return None
     if isinstance(line, LongLine) or len(line) > LINE_BYTES:
         draft.skipped += 1
+        draft.lost = draft.lost or not draft.complete
         return None
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     if not text.lstrip().startswith("{") or (draft.echoes and text.strip() in draft.echoes):
@@ -825,6 +831,8 @@ def finish(fmt: Format, draft: Draft, ended: Ended) -> Report:
         fmt.settle(draft, ended)
     if draft.error and not draft.complete:                  # no final event followed: the error stands
         draft.failed = True
+    if draft.lost and draft.complete and not draft.failed:
+        draft.fail("the answer is lost: a line of more than 8 MiB, which was skipped, came last")
     if not draft.events and ended.stdout.strip():
         return Report(answer=_sound(ended.stdout), raw=True, warnings=_warnings(draft))
     answer = "".join(draft.parts)
@@ -1079,14 +1087,22 @@ def _codex_item(draft: Draft, event: dict[str, Any]) -> str | None:
         draft.write(_text(item.get("text")), None)
         return "writing"
     if kind == "command_execution":
-        command = re.sub(r"^\S*/(?:ba|z|da)?sh -l?c ", "", _text(item.get("command"))[:400]).strip("'\"")
-        return _activity("bash", {"command": command})
+        return _activity("bash", {"command": _without_shell(_text(item.get("command"))[:400])})
     if kind == "file_change":
         changes = _list(item.get("changes"))
         return _activity("edit", changes[0] if changes else {})
     if kind in ("mcp_tool_call", "web_search"):
         return _activity(_text(item.get("tool")) or kind, item)
     return "thinking" if kind == "reasoning" else None
+
+
+def _without_shell(command: str) -> str:
+    """The command that a shell was started for.
+
+    >>> _without_shell("/bin/bash -lc 'pytest -q'"), _without_shell("bash -lc ls"), _without_shell("grep 'a b'")
+    ('pytest -q', 'ls', "grep 'a b'")
+    """
+    return re.sub(r"^(?:\S*/)?(?:ba|z|da)?sh -l?c (['\"]?)(.*?)\1?$", r"\2", command, flags=re.S)
 
 
 def _codex_completed(draft: Draft, event: dict[str, Any]) -> str | None:
@@ -1370,22 +1386,24 @@ FORMATS: Mapping[str, Format] = {
 
 # Lines that only a CLI's own error begins with, for an agent that says nothing
 GENERIC_ERRORS = (r"(?:API )?Error: |(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |"
-                  r"The API provider has rate limited you")
+                  r"The API provider(?:'s servers are down| has (?:rate limited you|refused the request)"
+                  r"| timed out without| is not able to authenticate)")
 # A retry that goes on is no verdict
 GENERIC_NOTES = r"[Rr]etrying in \d|.*; retrying \d+/\d+|[Ww]arning: "
 # A failed test, a place in a file, a numbered line: code and what is said of it
-CODE_LINES = r"E {3}|FAILED \S+::|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )"
+CODE_LINES = r"E {3}|FAILED \S+::|(?:\w+\.)*AssertionError\b.*['\"]|[\w./-]+\.\w{1,5}:\d+[:-]|\d+(?:→|\t| ?[|│] )"
 # What another program says about its own limits or logins, printed by a tool that the agent ran
-FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|cargo|brew|apt|helm|terraform|remote|"
-                 r"fatal)(?: \w+)?: "
-                 r"|npm (?:error|ERR!)|toomanyrequests\b|\$ "
+FOREIGN_LINES = (r"(?:npm|pnpm|yarn|pip3?|gh|curl|wget|git|docker|podman|kubectl|cargo|brew|apt|helm|"
+                 r"terraform|psql|mysql|ssh|remote|fatal)(?: \w+)?: "
+                 r"|npm (?:error|ERR!)|.{0,200}?\btoomanyrequests\b|\$ "
                  rf"|{CODE_LINES}|[+-](?! ?\d)[\s\w#/\"']")          # and a line of a diff
 # A spinner, and what a runtime prints below a stack: no message, whoever prints it
 EMPTY_LINES = r"[\u2800-\u28ff]|(?:Node\.js|Bun) v\d"
 # A line that belongs to the message above it, however it is indented
 COMPANION_LINES = r"/[a-z][a-z-]+ (?:to|for|or) |Resets? (?:by|at|on|in) "
-# For an agent that says nothing: a line that tells of a retry going on
-GENERIC_RETRIES = r"(?i:.*\b(?:retry|retrying|waiting|try again|attempt \d+)\b)"
+# For an agent that says nothing: a line that states how long it waits; work on retries has lines without a time
+GENERIC_RETRIES = (r"(?i:.*\b(?:retry(?:ing)?|wait(?:ing)?|try again)\b.{0,20}?"
+                   r"(?:\b(?:until|at) \W?\d|\d ?[dhms]))")
 
 OPENCODE_READER = json.dumps({"agent": {"orch-read": {"mode": "primary", "permission": {
     "*": "deny", **dict.fromkeys(("edit", "write", "patch", "bash", "task", "external_directory"), "deny"),
@@ -1419,7 +1437,7 @@ AGENTS: tuple[Agent, ...] = (
                     r"Failed to authenticate\. API Error: "
                     r"|You've (?:hit|reached) your [\w' -]{0,40}limit(?: ·.*)?$"
                     r"|You're out of [a-z ]+ · resets "
-                    r"|Not logged in · |Invalid API key · |Credit balance is too low$|Prompt is too long",
+                    r"|Not logged in · |Invalid API key · |Credit balance (?:is )?too low(?: ·|$)|Prompt is too long",
         note_lines=GENERIC_NOTES,
         retry_lines=r'\{"type": ?"system", ?"subtype": ?"api_retry"',
         progress_lines=r'\{"type": ?"(?:assistant|user|result)"',
@@ -1464,7 +1482,9 @@ AGENTS: tuple[Agent, ...] = (
         note_lines=r"(?:ERROR: )?(?:Reconnecting\.\.\.|Falling back from WebSockets)|[Ww]arning: |WARNING: "
                    r"|\d{4}-\d\d-\d\dT\S+ (?:ERROR|WARN) |Reading (?:additional input|prompt) from stdin"
                    r"|.*; retrying \d+/\d+",
-        retry_lines=r'\{"type": ?"error", ?"message": ?"Reconnecting|ERROR: Reconnecting',
+        # its own waits are short up to the seventh, and by default the fifth is the last
+        retry_lines=r'(?:\{"type": ?"error", ?"message": ?"|ERROR: )Reconnecting\.\.\. '
+                    r'(?:.*\btry again in \d|(?:[89]|\d\d+)/)',
         progress_lines=r'\{"type": ?"(?:item|turn)\.',
         transcript=r"^(?:OpenAI Codex v|exec$|codex$|user$|tokens used$)",
         limit_patterns=(
@@ -1504,7 +1524,7 @@ AGENTS: tuple[Agent, ...] = (
         note_lines=r"timestamp=\S+ level=|> ",
         # a title is made by another, small model: its limit says nothing about the work
         retry_lines=r"timestamp=\S+ level=(?:ERROR|WARN) (?!.*small=true).*AI_\w+Error",
-        progress_lines=r'\{"type": ?"(?:text|tool_use|step_finish)"',
+        progress_lines=r'\{"type": ?"(?:step_start|text|tool_use|step_finish)"',
         limit_patterns=(r"Free usage exceeded",),
         auth_patterns=(r"Incorrect API key provided",),
     ),
@@ -1527,8 +1547,8 @@ AGENTS: tuple[Agent, ...] = (
         verdict_last=0,
         error_lines=r"\W*\[?API Error: |Error when talking to Gemini API",
         note_lines=r"Attempt \d+ failed\b(?!.*(?:Max attempts|with status))|Warning: |"
-                   r"Loaded cached credentials|Ripgrep is not|\[STARTUP\]",
-        retry_lines=r"Attempt \d+ failed",
+                   r"Loaded cached credentials|Ripgrep is not|\[STARTUP\]|Error executing tool ",
+        retry_lines=r"Attempt (?:\d+ failed:|(?:[4-9]|\d\d+) failed)",      # backing off takes 5, 10, 20, 30 s ...
         limit_patterns=(
             r"You have exhausted your (?:[\w-]+ )?(?:capacity|quota) on this model",
             r"Usage limit reached for ",
@@ -1541,6 +1561,7 @@ AGENTS: tuple[Agent, ...] = (
             r"API key not valid|API_KEY_INVALID",
             r"Please set an Auth method|must specify the GEMINI_API_KEY|Invalid auth method",
             r": invalid_grant\b",
+            r"IneligibleTierError|not eligible for Gemini Code Assist",
         ),
         limit_scope="model",
     ),
@@ -1567,7 +1588,7 @@ AGENTS: tuple[Agent, ...] = (
         note_lines=r"● Request failed due to a transient|Error auto updating: |(?:Changes|Duration|Tokens|"
                    r"Resume)\s\s+",
         retry_lines=r'\{"type": ?"model\.call_failure"',
-        progress_lines=r'\{"type": ?"(?:assistant\.message|tool\.|result)',
+        progress_lines=r'\{"type": ?"(?:assistant\.message|model\.call_start|tool\.|result)',
         limit_patterns=(
             r"you've hit a rate limit that restricts",
             r"You've reached your \w+ rate limit",
@@ -1603,7 +1624,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("credits", r"(?:out of|run out of|used up|no (?:more|remaining)|not enough|"
                 r"insufficient) (?:[\w-]+ )?(?:credits?|balance|funds)\b"
                 r"|\bno (?:[\w-]+ )?(?:credits?|balance|funds) (?:remaining|left|available)"
-                r"|balance is (?:too low|negative|empty|insufficient)|credit balance is \S*0"
+                r"|balance (?:is )?(?:too low|negative|empty|insufficient)|credit balance is \S*0"
                 r"|(?:credits?|balance) (?:are |is |has been |have been )?"
                 r"(?:exhausted|depleted|used up|exceeded)\b|credits have been used\b"
                 r"|requires? more credits|more credits are required|\bnot-enough-credits\b"
@@ -1611,7 +1632,9 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                 r"|(?:extra usage|usage credits) (?:is |are )?required\b|payment required\b|no payment method"
                 r"|(?:membership|subscription|trial) (?:has |is )?(?:expired|ended)"
                 r"|exceeded (?:its|your) (?:\w+ )?budget\b|budget has been exceeded|\bExceededBudget: "
-                r"|Insufficient balance|out of (?:extra )?usage\b|Free usage exceeded"),
+                r"|Insufficient balance|out of (?:extra )?usage\b|Free usage (?:exceeded|exhausted)"
+                r"|free tier (?:of the model )?has been exhausted|used all (?:of )?your (?:[\w-]+ ){0,3}credits\b"
+                r"|(?:(?<![a-z]\s)|\bapi )key limit exceeded"),
     ("spend", r"spend(?:ing)? (?:cap|limit) (?:has been )?(?:hit|reached|exceeded)"
               r"|(?:hit|reached|exceeded) your (?:\w+ )?spend(?:ing)? (?:cap|limit)"),
     ("rate limit", r"(?:exceed|exceeded|over|reached) (?:your |the )?(?:account|organization|project|"
@@ -1620,7 +1643,7 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
                    r"|rate[ _-]?limit(?:ed|ing|s)?\b.{0,200}?(?:try|"
                    r"retry)(?:ing)? (?:your request )?(?:again )?(?:in|after|at) \W?\d"
                    r"|^[^\w\n]{0,40}(?:Error: )?rate[- ]limited\b(?!.*\b(?:waiting|retrying|attempt)\b)"
-                   r"|\brate limit (?:reached|exceeded)\b|RateLimitError:"
+                   r"|\brate[ _-]?limit (?:reached|exceeded)\b|RateLimitError:"
                    r"|rate_limit_(?:error|exceeded|reached)"),
     ("too many requests", r"requests too (?:quickly|fast|frequently)"
                           r"|too many requests\b.{0,80}?(?:try again|retry) (?:in|after|at) \W?\d"
@@ -1632,7 +1655,8 @@ GENERIC_LIMITS: tuple[tuple[str, str], ...] = (                     # (name, pat
     ("http 429", r"^[^\w\n]{0,40}(?:[\w .]{0,30}error: )?(?:HTTP/[\d.]+|API Error:|Error code:|last status:)"
                  r" \(?429\b"
                  r"|Request rejected \(429\)"),
-    ("使用上限", r"(?:达到|已达|超出|超过).{0,16}(?:上限|限额|配额)|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
+    ("使用上限", r"(?:达到|已达|超出|超过)[\s\S]{0,16}(?:上限|限额|配额)"
+                 r"|(?:额度|余额|配额).{0,3}(?:不足|用尽|耗尽|用完)"),
 )
 GENERIC_AUTH: tuple[tuple[str, str], ...] = (
     ("not logged in", r"not logged in|(?:you are|you're) (?:not|no longer) (?:logged|signed) in"
@@ -1641,12 +1665,12 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                       r"|\[unauthenticated\]|\"UNAUTHENTICATED\""),
     ("log in", r"(?:please|must|need to) (?:run |use )?\W?(?:[\w-]+ )?/?(?:log ?in|sign ?in|re-?authenticate|"
                r"auth login)\b"
-               r"|please run\b.{0,40}\blogin|\brun gcloud auth\b"),
+               r"|please run\b.{0,40}\blogin|\brun gcloud auth\b|\bsend \W?/login\W? to log ?in\b"),
     ("invalid key", r"(?:invalid|incorrect|missing|expired|revoked|no) (?:api[_ -]?key|bearer token|"
                     r"access token|auth\w* (?:token|credentials)|credentials)"
                     r"|api[ _-]key (?:you provided )?(?:is |was |has )?(?:been )?(?:not valid|invalid|expired|revoked|"
                     r"missing|disabled)"
-                    r"|api key does not have (?:access|permission)|check your api key"
+                    r"|api key does not have (?:access|permission)|check your (?:api key|access token)"
                     r"|^[^\w\n]{0,40}(?:Error: )?invalid token[^\w\n]{0,40}$"),
     ("token expired", r"(?:token|session|credentials?|login) (?:has |have |is |was |"
                       r"are )?(?:been )?(?:expired|revoked|not valid|invalid)"
@@ -1656,7 +1680,7 @@ GENERIC_AUTH: tuple[tuple[str, str], ...] = (
                       r"|reauth related error|\bExpiredTokenException: "),
     ("unauthorized", r"\b401 Unauthorized|Unauthorized: |authentication (?:required|failed|error)"
                      r"|authentication_error|\bAuthenticationError: |failed to (?:authenticate|sign in|log in)"
-                     r"|you are not authorized to use|access denied by \w+ policy"),
+                     r"|you are not authorized to use|access denied by (?:\w+ )?policy"),
     ("no credentials", r"No authentication information found|default credentials not found"
                        r"|no credentials (?:found|configured)"
                        r"|could not load (?:the default )?credentials|unable to locate credentials"
@@ -1674,7 +1698,7 @@ VETOES: tuple[tuple[str, str], ...] = (
                    r"|(?:high|heavy) (?:demand|load|traffic)|server-side issue"),
     ("context", r"context (?:length|window|limit|size)|maximum context|prompt (?:is |as )?too (?:long|large)"
                 r"|(?:prompt|input) token count|input (?:is )?too (?:long|large)"
-                r"|exceeds the maximum number of tokens"
+                r"|exceeds the maximum number of tokens|(?:messages|request) exceed(?:s|ed) the messages? limit"
                 # Bedrock and xAI say it of their quota: "Too many tokens per day, please wait", "... for team"
                 r"|too many (?:input )?tokens(?!,? (?:per|please wait|for team|processed)\b)"
                 r"|context_length_exceeded|ran out of room"),
@@ -1695,8 +1719,8 @@ FAILURES: tuple[tuple[str, str], ...] = (
               r"may not exist)"
               r"|ModelNotFoundError|model_not_found"
               r"|issue with the selected model|(?:unknown|invalid|unsupported) model\b|no such model"),
-    ("network", r"unable to connect|connection (?:refused|reset|failed|error|closed)|ECONN\w+|ENOTFOUND"
-                r"|ETIMEDOUT|EAI_AGAIN|fetch failed|network (?:error|is unreachable)"
+    ("network", r"unable to connect|connection (?:was )?(?:refused|reset|failed|error|closed)|ECONN\w+|ENOTFOUND"
+                r"|request timed out|ETIMEDOUT|EAI_AGAIN|fetch failed|network (?:error|is unreachable)"
                 r"|error sending request|stream (?:disconnected|closed|ended)|could not resolve|getaddrinfo"
                 r"|socket hang up|INVALID_STREAM|finish[_ ]reason"
                 r"|empty or malformed response"),
@@ -1709,21 +1733,23 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
     ("rate_limit", r"tokens? per min|requests? per min|per[ -]minute|\bRPM\b|\bTPM\b|free_tier_requests"
                    r"|_tier_input_token_count"
                    r"|Suggested retry after \d+s"),
-    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance is|\bbudget\b|billing hard|payment"
-                r"|requires? more credits|more credits are required|CreditsError|\bnot-enough-credits\b"
-                r"|credits? (?:limit|have)|(?:membership|subscription|trial) (?:has|is|expired|ended)|please top up"
+    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance is|\bbudget\b|billing hard"
+                r"|payment(?! required)|requires? more credits|more credits are required|CreditsError"
+                r"|\bnot-enough-credits\b|(?:credits?|key) limit|credits? have|please top up"
+                r"|(?:membership|subscription|trial|package) (?:has|is|expired|ended)"
                 r"|额度|余额"
                 r"|insufficient[ _](?:balance|funds|credits?|quota)|prepay\w* credits?"
-                r"|spend(?:ing)? (?:cap|limit)"
+                r"|(?<!set\sa\s)spend(?:ing)? (?:cap|limit)"
                 r"|credits? (?:are |is )?(?:exhausted|depleted|used up)|check your plan|no quota\b"
                 r"|seat type|usage limit is set to|please recharge"),
-    ("usage_limit", r"usage|session|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium|使用上限"
-                    r"|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
+    ("usage_limit", r"usage|session(?![._ ]?id)|weekly|daily|monthly|\d+.hour|quota|\blimit resets|your limit|premium"
+                    r"|使用上限|restricts|hit your [A-Z]\w+(?: \d[\d.]*)? limit"),
     ("rate_limit", r"rate[ _-]?limit|too many requests|\b429\b"),
+    ("credits", r"payment required"),
 )
 # Which model a limit is for: its name in any case, a name as it is written, or only that it is a model's
 SCOPE_NAMES: tuple[str, ...] = (
-    r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w)",
+    r"usage limit (?:reached )?for ([A-Za-z][\w./:-]*\d[\w./:-]*\w|\w+-(?:mini|max)\b)",
     r"rate limit reached for (?:model )?[`'\"]?([\w./:@-]+)[`'\"]? in organization [\s\S]{1,80}?\btokens per",
     r"daily ([a-z][\w.-]*\d[\w.-]*) quota|base model: ([\w.@-]+\w)|for team \S+ and model ([\w.-]+\w)",
 )
@@ -1732,7 +1758,7 @@ SCOPE_FAMILIES: tuple[str, ...] = (
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
     r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
     r"daily) limit reached|^[^\w\n]{0,40}(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
-    r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
+    r"\busage limit for (Opus|Sonnet|Haiku|Fable)\b", r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
                r"(?:choose|try|select) (?:another|a different) model|switching to auto\b|for (?:1M|long) context|"
@@ -1811,18 +1837,26 @@ DEMO_AGENTS = (("first", DEMO_FIRST, "claude-stream"), ("second", DEMO_SECOND, "
 # === CONFIG ===============================================================
 # Built-in defaults <- the home's config <- the project's config <- options. SCHEMA
 # is JSON Schema, so that one table checks a file, names the nearest known word and
-# is printed for editors; `x-kind` marks what JSON Schema cannot say: a duration, a
-# regular expression, the name of an agent, a context or a role. Each file is checked
-# by itself, names are checked after merging.
+# is printed for editors; `x-kind` marks what JSON Schema cannot say, or not so well: a
+# duration, a regular expression, the name of an agent, a context or a role. Each file is
+# checked by itself, with the names that all of them define together.
 
 ACCESS_LEVELS = ("read", "edit", "full", "own")            # from narrow to wide; `own` leaves it to the agent
 COMPLEXITIES = ("simple", "medium", "complex")
+
+MOST_S = 3650 * 86400                                      # ten years: more is a slip, and overflows the clock
+_DURATION_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION_FORM = r"\s*(?:(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?)\s*"
+MOST_DURATION_CHARS = 40
+MOST_KEEP_DAYS = 1e6                                       # for ever: more overflows the clock
+_NAME_FORM = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
 
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
 _TEXTS = {"type": "array", "items": _TEXT}
-_VARIABLES = {"type": "object", "additionalProperties": _TEXT}
+_WORDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 1000}, "minItems": 1}
+_VARIABLES = {"type": "object", "propertyNames": {"x-kind": "variable"}, "additionalProperties": _TEXT}
 _DURATION = {"x-kind": "duration", "type": ["number", "string"], "description": "seconds, or 90s, 10m, 1h30m, 2d, 1w"}
 _PATTERN = {"type": "string", "x-kind": "regex"}
 _LINE = {"type": "string", "x-kind": "line regex"}         # what a line begins with
@@ -1855,13 +1889,15 @@ SCHEMA: Mapping[str, Any] = _object(
         error_lines=_LINE, note_lines=_LINE, retry_lines=_LINE, progress_lines=_LINE, transcript=_LINE,
         limit_scope={"enum": ["agent", "model"]},
         access_env=_object(read=_VARIABLES, edit=_VARIABLES, full=_VARIABLES))},
-    rules={"type": "array", "items": _object(
-        match=_PATTERN, keywords=_TEXTS, paths=_TEXTS,
-        agent=_AGENT_NAME, model=_TEXT, effort=_TEXT, context=_CONTEXT_NAME, complexity=_COMPLEXITY)},
+    rules={"type": "array", "items": {
+        **_object(match={**_PATTERN, "minLength": 1}, keywords=_WORDS, paths=_WORDS,
+                  agent=_AGENT_NAME, model=_TEXT, effort=_TEXT, context=_CONTEXT_NAME, complexity=_COMPLEXITY),
+        "anyOf": [{"required": [key]} for key in ("match", "keywords", "paths")],
+        "dependentRequired": {"model": ["agent"], "effort": ["agent"]}}},
     contexts={"type": "object", "additionalProperties": _per_agent(_TEXTS)},
     model_map=_object(simple=_per_agent(_TEXT), medium=_per_agent(_TEXT), complex=_per_agent(_TEXT)),
     access=_ACCESS, timeout=_DURATION, idle_timeout=_DURATION, deadline=_DURATION,
-    limit_grace=_DURATION, default_cooldown=_DURATION,
+    limit_grace=_DURATION, default_cooldown={**_DURATION, "x-kind": "cooldown"},
     handoff=_object(summary=_FLAG, diff_chars=_COUNT),
     usage=_object(keep_days={"type": "number", "minimum": 0}), jobs=_object(prompt=_FLAG),
     roles={"type": "object", "propertyNames": {"x-kind": "file name"}, "additionalProperties": _object(
@@ -1869,10 +1905,11 @@ SCHEMA: Mapping[str, Any] = _object(
         agent_args=_per_agent(_TEXTS), prompt=_TEXT, writes=_FLAG, capability=_TEXT,
         on_failure={"enum": ["stop", "continue"]})},
     teams={"type": "object", "additionalProperties": {**_ROLE_NAMES, "minItems": 1}},
-    auto=_object(enabled=_FLAG, max_roles=_COUNT, rules={"type": "array", "items": _object(
-        role={"type": "string", "x-kind": "role"}, keywords=_TEXTS, priority={"type": "number"})}),
+    auto=_object(enabled=_FLAG, max_roles=_COUNT, rules={"type": "array", "items": {
+        **_object(role={"type": "string", "x-kind": "role"}, keywords=_WORDS, priority={"type": "number"}),
+        "required": ["role", "keywords"]}}),
     pipeline=_object(max_parallel={"type": "integer", "minimum": 1}, handoff_chars=_COUNT),
-    trusted_projects=_TEXTS)
+    trusted_projects={"type": "array", "items": {"type": "string", "x-kind": "absolute path"}})
 
 DEFAULTS: Mapping[str, Any] = {
     "order": [agent.name for agent in AGENTS],
@@ -1949,7 +1986,7 @@ def config_of(layers: Sequence[Layer]) -> Config:
         deadline_s=parse_duration(raw["deadline"]), limit_grace_s=parse_duration(raw["limit_grace"]),
         default_cooldown_s=parse_duration(raw["default_cooldown"]),
         summary=raw["handoff"]["summary"], diff_chars=raw["handoff"]["diff_chars"],
-        keep_days=raw["usage"]["keep_days"], keep_prompt=raw["jobs"]["prompt"],
+        keep_days=min(raw["usage"]["keep_days"], MOST_KEEP_DAYS), keep_prompt=raw["jobs"]["prompt"],
         roles=raw["roles"], teams={name: tuple(_plain(roles)) for name, roles in raw["teams"].items()},
         auto=raw["auto"], max_parallel=raw["pipeline"]["max_parallel"], handoff_chars=raw["pipeline"]["handoff_chars"])
 
@@ -2029,15 +2066,26 @@ def parse_config(text: str, source: str) -> Layer:
 
     Raises OrchError that names the file, the path inside it, the value and what was expected.
     """
+    raw = parse_object(text, source)
+    refuse_problem(source, check(raw, SCHEMA, {}))
+    return Layer(source, raw)
+
+
+def parse_object(text: str, source: str) -> dict[str, Any]:
+    """The object that a config file holds, without comments, unchecked."""
     try:
-        raw = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        raw = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_number)
     except (ValueError, RecursionError) as err:
         raise OrchError(f"{source}: not valid JSON: {err or 'nested too deeply'}") from err
     if not isinstance(raw, dict):
         raise OrchError(f"{source}: expected an object, not {_shown(raw)}")
-    for path, problem in check(raw, SCHEMA, {}):
+    return raw
+
+
+def refuse_problem(source: str, problems: Iterable[tuple[str, str]]) -> None:
+    """Raise OrchError for the first problem of a file, if there is one."""
+    for path, problem in problems:
         raise OrchError(f"{source}: {path}: {problem}" if path else f"{source}: {problem}")
-    return Layer(source, raw)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -2051,6 +2099,11 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number  # 2.0 is an integer, as JSON Schema has it
 
 
 def check(given: Any, schema: Mapping[str, Any], known: Mapping[str, Iterable[str]], path: str = "",
@@ -2070,6 +2123,8 @@ def check(given: Any, schema: Mapping[str, Any], known: Mapping[str, Iterable[st
     else:
         if "minimum" in schema and given < schema["minimum"]:
             yield path, f"expected {schema['minimum']} or more, not {_shown(given)}"
+        if isinstance(given, str):
+            yield from _check_text(given, schema, path)
         yield from _check_kind(given, schema.get("x-kind"), known, path)
 
 
@@ -2091,8 +2146,23 @@ def _check_object(given: Mapping[str, Any], schema: Mapping[str, Any], known: Ma
             yield here, f'unknown key "{key}"{or_known(key, properties)}'
             continue
         if key not in properties:
+            yield from _check_text(key, {}, here)
             yield from _check_kind(key, schema.get("propertyNames", {}).get("x-kind"), known, here)
         yield from check(item, properties.get(key, extra), known, here)
+    yield from _check_presence(given, schema, path)
+
+
+def _check_presence(given: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """What of an object must be there: `required`, one of `anyOf`, `dependentRequired`."""
+    for key in schema.get("required", ()):
+        if key not in given:
+            yield path, f'expected "{key}"'
+    choices = [key for option in schema.get("anyOf", ()) for key in option["required"]]
+    if choices and not given.keys() & {*choices}:
+        yield path, f"expected {_listed(choices)}"
+    for key, (needed,) in schema.get("dependentRequired", {}).items():
+        if key in given and needed not in given:
+            yield path, f'"{key}" needs "{needed}" beside it'
 
 
 def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping[str, Iterable[str]], path: str,
@@ -2104,18 +2174,38 @@ def _check_array(given: Sequence[Any], schema: Mapping[str, Any], known: Mapping
         yield from check(item, schema["items"], known, f"{path}[{index}]")
 
 
+def _check_text(given: str, schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    if not given and "minLength" in schema:
+        yield path, "expected some text"
+    if len(given) > schema.get("maxLength", math.inf):
+        yield path, f"expected at most {schema['maxLength']} characters, not {_shown(given)}"
+    if "\0" in given or (not given.isascii() and re.search("[\ud800-\udfff]", given)):
+        yield path, f"expected text without a NUL byte or half a character (a lone surrogate), not {_shown(given)}"
+
+
 def _check_kind(given: Any, kind: str | None, known: Mapping[str, Iterable[str]],
                 path: str) -> Iterator[tuple[str, str]]:
     if kind is not None and kind in known and given not in known[kind]:
         yield path, f'unknown {kind} "{given}"{or_known(given, known[kind])}'
     problem = _KIND_TESTS[kind](given) if kind in _KIND_TESTS else None
+    if kind and kind in FORMS and not fits(kind, given):
+        problem = f"expected {FORMS[kind][1]}, not {_shown(given)}"
     if problem:
         yield path, problem
 
 
-def _duration_problem(given: Any) -> str | None:
+def fits(kind: str, given: str) -> bool:
+    """Whether a text has the form of one of FORMS.
+
+    >>> fits("name", "a-1"), fits("file name", "a.failed"), fits("variable", "A=B")
+    (True, False, False)
+    """
+    return re.fullmatch(FORMS[kind][0], given) is not None
+
+
+def _duration_problem(given: Any, most_s: float = MOST_S) -> str | None:
     try:
-        parse_duration(given)
+        parse_duration(given, most_s)
     except ValueError as err:
         return str(err)
     return None
@@ -2127,7 +2217,7 @@ def _regex_problem(given: str) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")                 # "possible nested set" would reach standard error
             re.compile(given)
-    except (re.error, RecursionError, OverflowError, Warning) as err:
+    except (re.error, ValueError, RecursionError, OverflowError, Warning) as err:
         return f'invalid regular expression "{given}": {err}'
     return None
 
@@ -2139,104 +2229,61 @@ def _line_problem(given: str) -> str | None:
     return _regex_problem(given)
 
 
-def _file_problem(given: str) -> str | None:
-    return _name_problem(given) or (f'expected a name without ".failed", not {_shown(given)}'
-                                    if given.lower().endswith(".failed") else None)
-
-
-def _name_problem(given: str) -> str | None:
-    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", given):
-        return None
-    return f"expected letters, digits, '.', '_' and '-', not {_shown(given)}"
-
-
 _KIND_TESTS: Mapping[str | None, Callable[[Any], str | None]] = {
-    "duration": _duration_problem, "regex": _regex_problem, "line regex": _line_problem,
-    "name": _name_problem, "file name": _file_problem}
+    "duration": _duration_problem, "cooldown": lambda given: _duration_problem(given, BELIEVED_S),
+    "regex": _regex_problem, "line regex": _line_problem}
+FORMS: Mapping[str, tuple[str, str]] = {                   # what a text has to be: as a pattern, and in words
+    "name": (_NAME_FORM, "letters, digits, '.', '_' and '-'"),
+    "file name": (r"(?!.*\.[Ff][Aa][Ii][Ll][Ee][Dd]$)" + _NAME_FORM,
+                  "letters, digits, '.', '_' and '-', without \".failed\" at the end"),
+    "variable": (r"[^=]+", "the name of a variable"),
+    "absolute path": (r"[/~][^\0]*", "a path that begins with / or ~")}
 
 
 def check_names(raw: Mapping[str, Any], layers: Sequence[Layer]) -> None:
-    """Raise OrchError for a name in the merged config that nothing defines, or a half-defined agent or rule."""
+    """Raise OrchError for a name in one of the files that none of them defines, or a half-defined agent.
+
+    Each file is checked as it is, so that an error names the place in it.
+    """
+    known, so_far = known_names(raw), merged(layers[:1])
+    for layer in layers[1:]:                               # the built-in one needs no check
+        so_far = _merge(so_far, layer.raw)
+        refuse_problem(layer.source, _half_defined(layer.raw, raw["agents"], so_far["teams"]))
+        refuse_problem(layer.source, check(layer.raw, SCHEMA, known))
+
+
+def known_names(raw: Mapping[str, Any]) -> dict[str, set[str]]:
+    """The names that a merged config defines, by kind."""
     agents = {row.name for row in AGENTS} | set(raw["agents"])
-    known = {"agent": agents, "context": set(raw["contexts"]), "role": set(raw["roles"])}
-    if len(layers) > 1:                                    # the built-in layer alone needs no check
-        for path, problem in [*_half_defined(raw), *check(raw, SCHEMA, known)]:
-            raise OrchError(f"{_source_of(path, layers)}: {path}: {problem}")
+    return {"agent": agents, "context": set(raw["contexts"]), "role": set(raw["roles"])}
 
 
-def _half_defined(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, fields in raw["agents"].items():
-        if not fields.get("command") and name not in {row.name for row in AGENTS}:
+def _half_defined(raw: Mapping[str, Any], agents: Mapping[str, Any], teams: Mapping[str, Any],
+                  ) -> Iterator[tuple[str, str]]:
+    for name in raw.get("agents", ()):
+        if not agents[name].get("command") and name not in {row.name for row in AGENTS}:
             yield f"agents.{name}", f'"{name}" is not built in, so it needs a "command"'
-    for index, rule in enumerate(raw["rules"]):
-        if not any(rule.get(key) for key in ("match", "keywords", "paths")):
-            yield f"rules[{index}]", 'expected "match", "keywords" or "paths"'
-        if not rule.get("agent") and (rule.get("model") or rule.get("effort")):
-            yield f"rules[{index}]", 'a rule with "model" or "effort" needs its "agent"'
-    for index, rule in enumerate(raw["auto"]["rules"]):
-        if not rule.get("role") or not rule.get("keywords"):
-            yield f"auto.rules[{index}]", 'expected "role" and "keywords"'
-    for name, team in raw["teams"].items():
-        if len({role.lower() for role in team}) < len(team):
+    for name in raw.get("teams", ()):
+        if len({role.lower() for role in teams[name]}) < len(teams[name]):
             yield f"teams.{name}", "a role stands there twice; it runs once in a team, under a name of its own"
 
 
-def _source_of(path: str, layers: Sequence[Layer]) -> str:
-    """The file that last set `path` or the nearest thing above it."""
-    parts = re.sub(r"\[\d+\]", "", path).split(".")
-    while parts:
-        for layer in reversed(layers):
-            node: Any = layer.raw
-            for part in parts:
-                node = node.get(part) if isinstance(node, dict) else None
-            if node is not None:
-                return layer.source
-        parts.pop()
-    return layers[-1].source
-
-
-def render_schema() -> dict[str, Any]:
-    """The JSON Schema of a config file, for editors."""
-    schema = _exported(SCHEMA)
-    schema["properties"] = {"$schema": {"type": "string"}, **schema["properties"]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "orch config", **schema}
-
-
-def _exported(node: Any) -> Any:
-    """Copy a schema without `x-kind`, with comments allowed and "+" allowed at the head of an array."""
-    if isinstance(node, list):
-        return [_exported(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    out = {key: _exported(item) for key, item in node.items() if key not in ("x-kind", "propertyNames")}
-    if "properties" in node:
-        out["patternProperties"] = {"^_": {}}
-    if "items" in node:
-        out["prefixItems"] = [{"anyOf": [{"const": "+"}, out["items"]]}]
-    return out
-
-
-MOST_S = 3650 * 86400                                      # ten years: more is a slip, and overflows the clock
-_DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
-def parse_duration(given: float | str) -> float:
+def parse_duration(given: float | str, most_s: float = MOST_S) -> float:
     """Read a duration as seconds; raise ValueError that says what was expected.
 
     >>> parse_duration("1h30m"), parse_duration(90), parse_duration("0")
     (5400.0, 90.0, 0.0)
     """
-    text = str(given).strip()
-    if type(given) is int and 0 <= given <= MOST_S:        # most defaults: no pattern to compile at start-up
-        return float(given)
-    if re.fullmatch(r"(?:\d+(?:\.\d+)?[smhdw])+", text):
-        seconds = sum(float(part[:-1]) * _DURATION_UNITS[part[-1]] for part in re.findall(r"[\d.]+[smhdw]", text))
-    elif re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text):
-        seconds = float(text)
-    else:
+    seconds: float = -1
+    if type(given) in (int, float):                        # most defaults: no pattern to compile at start-up
+        seconds = float(min(given, MOST_S + 1))
+    elif isinstance(given, str) and len(given) <= MOST_DURATION_CHARS and re.fullmatch(_DURATION_FORM, given):
+        parts = re.findall(r"([\d.]+)([smhdw]?)", given)
+        seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    if not seconds >= 0:
         raise ValueError(f"expected a duration such as 90s, 10m, 1h30m, 2d or a number of seconds, not {_shown(given)}")
-    if seconds > MOST_S:
-        raise ValueError(f"expected a duration of at most 10 years, not {_shown(text)}")
+    if seconds > most_s:
+        raise ValueError(f"expected a duration of at most {most_s / 86400:.0f} days, not {_shown(given)}")
     return seconds
 
 
@@ -2247,7 +2294,9 @@ def did_you_mean(given: Any, known: Iterable[str]) -> str:
     ' (did you mean "claude"?)'
     """
     import difflib
-    near = difflib.get_close_matches(str(given), [str(word) for word in known], 1, 0.6)
+    if not isinstance(given, str):
+        return ""
+    near = difflib.get_close_matches(given, [str(word) for word in known], 1, 0.6)
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
@@ -2258,7 +2307,10 @@ def or_known(given: Any, known: Iterable[str]) -> str:
 
 def _shown(given: Any) -> str:
     """A value in an error message: short, on one line, without control characters."""
-    text = json.dumps(given)
+    try:
+        text = json.dumps(given)
+    except RecursionError:
+        return "something nested so deeply"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -2269,7 +2321,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _expected(schema: Mapping[str, Any]) -> str:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if schema.get("x-kind") == "duration":
+    if schema.get("x-kind") in ("duration", "cooldown"):
         return "a duration such as 90s or 10m"
     names = {"object": "an object", "array": "an array", "integer": "an integer", "null": "null"}
     return " or ".join(names.get(kind, f"a {kind}") for kind in kinds)
@@ -2280,47 +2332,68 @@ def _expected(schema: Mapping[str, Any]) -> str:
 
 UNTRUSTED_KEYS = ("order", "rules", "teams", "timeout", "idle_timeout", "deadline", "access")
 UNTRUSTED_RULE_KEYS = ("keywords", "paths", "agent", "context", "complexity")
+MAX_UNTRUSTED_BYTES = 64 << 10
+MOST_REFUSALS = 5                                          # told one by one
 
 
-def trust_project(layer: Layer, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
-    """Keep of an untrusted project's config what can do no harm; return it and a warning for each key refused.
+def parse_untrusted(text: str, source: str, below: Mapping[str, Any]) -> tuple[Layer, tuple[str, ...]]:
+    """Keep of an untrusted project's config what can do no harm; return it and warnings about the keys refused.
 
-    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow.
+    `below` is the merged config under it, which its time-outs may only shorten and its access only narrow. What
+    is refused whatever it says is not even checked: some patterns take minutes to compile. Raises OrchError.
     """
-    kept: dict[str, Any] = {}
-    refused: list[str] = []
-    for key, given in layer.raw.items():
-        if key == "rules":
-            kept[key] = _trusted_rules(given, refused)
-        elif key == "teams":                               # of the user's roles alone: others are not defined
+    kept, refused = _sifted(parse_object(text, source))
+    holes = {name[:-len(".match")] for name in refused if name.endswith("].match")}
+    known = {kind: names for kind, names in known_names(below).items() if kind != "role"}
+    refuse_problem(source, (found for found in check(kept, SCHEMA, known) if found[0] not in holes))
+    if holes:
+        kept["rules"] = [rule for rule in kept["rules"] if rule]
+        if all(rule == "+" for rule in kept["rules"]):     # what is refused takes no rule of the user's away
+            del kept["rules"]
+    for key, given in [*kept.items()]:
+        if key == "teams":                                 # of the user's roles alone: others are not defined
             kept[key] = {name: team for name, team in given.items() if _is_sound_team(name, team, below)}
             refused += [f"teams.{name}" for name in given if name not in kept[key]]
-        elif key not in UNTRUSTED_KEYS or _widens(key, given, below):
+        elif _widens(key, given, below):
             refused.append(key)
-        else:
-            kept[key] = given
-    warnings = tuple(f'{layer.source}: "{key}" is ignored: a checkout may not set it unless its path is in '
-                     f'"trusted_projects" of your own config' for key in refused)
-    return Layer(layer.source, kept), warnings
+            del kept[key]
+    return Layer(source, kept), _refusals(source, refused)
 
 
-def _trusted_rules(rules: Sequence[Any], refused: list[str]) -> list[Any]:
-    kept: list[Any] = []
-    for index, rule in enumerate(rules):
-        if rule == "+":
-            kept.append(rule)
-        elif "match" in rule:                              # a rule without its pattern would match more: drop it whole
-            refused.append(f"rules[{index}].match")
-        else:
-            refused.extend(f"rules[{index}].{key}" for key in rule if key not in UNTRUSTED_RULE_KEYS)
-            kept.append({key: rule[key] for key in rule if key in UNTRUSTED_RULE_KEYS})
-    return kept
+def _sifted(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A raw config without the keys that only a trusted one may have, and the paths of these.
+
+    A rule without its pattern would match more, so nothing is left of it but its place.
+    """
+    kept, refused = _allowed(raw, SCHEMA, UNTRUSTED_KEYS)
+    if isinstance(kept.get("rules"), list):
+        found = [_allowed(rule, SCHEMA["properties"]["rules"]["items"], UNTRUSTED_RULE_KEYS) for rule in kept["rules"]]
+        kept["rules"] = [{} if "match" in missing else left for left, missing in found]
+        refused += [f"rules[{index}].{key}" for index, (_, missing) in enumerate(found)
+                    for key in (["match"] if "match" in missing else missing)]
+    return kept, refused
+
+
+def _allowed(raw: Any, schema: Mapping[str, Any], allowed: Sequence[str]) -> tuple[Any, list[str]]:
+    """An object without what `schema` knows but is not allowed, and the names of that; anything else as it is."""
+    if not isinstance(raw, dict):
+        return raw, []
+    refused = [key for key in raw if key in schema["properties"] and key not in allowed]
+    return {key: raw[key] for key in raw if key not in refused}, refused
+
+
+def _refusals(source: str, refused: Sequence[str]) -> tuple[str, ...]:
+    left = len(refused) - MOST_REFUSALS
+    names = [f'"{key}" is' for key in refused[:MOST_REFUSALS]] + ([f"what {left} more keys say is"] if left > 0 else [])
+    return tuple(f"{source}: {name} ignored: a checkout may not set it unless its path is in "
+                 '"trusted_projects" of your own config' for name in names)
 
 
 def _is_sound_team(name: str, team: list[str], below: Mapping[str, Any]) -> bool:
-    """Whether a team is made of known roles, each of them once."""
-    whole = _plain(_extended(below["teams"].get(name), team))
-    return {*whole} <= {*below["roles"]} and len({role.lower() for role in whole}) == len(whole)
+    """Whether a team is made of known roles, each of them once, and is not called like one of the user's."""
+    roles = _plain(team)
+    return (name not in below["teams"] and {*roles} <= {*below["roles"]}
+            and len({role.lower() for role in roles}) == len(roles))
 
 
 def _widens(key: str, given: Any, below: Mapping[str, Any]) -> bool:
@@ -2405,13 +2478,13 @@ class Route:
 
 
 def route(config: Config, request: Request, cooling: Mapping[str, float], installed: Callable[[Agent], bool],
-          changed: Callable[[], Sequence[str]]) -> Route:
+          files: Callable[[], Sequence[str]]) -> Route:
     """Decide which agents to try, in which order, with which model.
 
-    `cooling` maps "agent" and "agent:model" to the end of the cooldown; `changed` is asked for the
-    changed paths only where a rule wants them.
+    `cooling` maps "agent" and "agent:model" to the end of the cooldown; `files` is asked for the paths that
+    the request is about only where a rule wants them, and once.
     """
-    index = None if request.agent else matching_rule(config.rules, request.prompt, changed)
+    index = None if request.agent else matching_rule(config.rules, request.prompt, functools.cache(files))
     rule = config.rules[index] if index is not None else Rule()
     ready = [n for n in config.order if config.agents[n].enabled]
     preferred = request.agent or rule.agent or next(iter(ready), "")
@@ -2425,7 +2498,7 @@ def route(config: Config, request: Request, cooling: Mapping[str, float], instal
         model = by_map or by_rule.model if request.complexity else by_rule.model or by_map     # an option beats a rule
         plain = Candidate(agent, asked.model or model, asked.effort or by_rule.effort,
                           _why_not(agent, request.prompt, installed))
-        candidates.append(_cooled(plain, cooling, keeps_model=bool(asked.model)))
+        candidates.append(cooled(plain, cooling, keeps_model=bool(asked.model)))
     kept = tuple(c for c in candidates if c.skip != "not_found" or c.agent.name == request.agent)
     return Route(kept, _reason(request, index, rule, candidates), index, request.context or rule.context, preferred)
 
@@ -2451,7 +2524,7 @@ def _why_not(agent: Agent, prompt: str, installed: Callable[[Agent], bool]) -> s
     return None if takes(agent, prompt) else "too_long"
 
 
-def _cooled(candidate: Candidate, cooling: Mapping[str, float], *, keeps_model: bool) -> Candidate:
+def cooled(candidate: Candidate, cooling: Mapping[str, float], *, keeps_model: bool) -> Candidate:
     """The candidate with the cooldowns in force; one of a model only drops that model, unless it was asked for."""
     name = candidate.agent.name
     if candidate.skip is not None:
@@ -2482,14 +2555,14 @@ def _same_model(one: str, other: str) -> bool:
     return one in other or other in one
 
 
-def matching_rule(rules: Sequence[Rule], prompt: str, changed: Callable[[], Sequence[str]]) -> int | None:
+def matching_rule(rules: Sequence[Rule], prompt: str, files: Callable[[], Sequence[str]]) -> int | None:
     """The index of the first rule whose conditions all hold, or None."""
     for index, rule in enumerate(rules):
         if rule.match and not re.search(rule.match, prompt, re.I):
             continue
         if rule.keywords and not has_keyword(prompt, rule.keywords):
             continue
-        if rule.paths and not _all_match(changed() or paths_in(prompt), rule.paths):
+        if rule.paths and not _all_match(files(), rule.paths):
             continue
         return index
     return None
@@ -2504,14 +2577,15 @@ def has_keyword(text: str, keywords: Sequence[str]) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.I) for word in keywords if word)
 
 
-def paths_in(prompt: str) -> list[str]:
-    """The file names standing in a prompt: words with a slash inside or a file extension.
+def paths_in(prompt: str, top: str) -> list[str]:
+    """The file names standing in a prompt: words with a slash inside or a file extension, relative to `top`.
 
-    >>> paths_in("fix web/app.js and style.css, e.g. now")
+    >>> paths_in("fix @web/app.js and /src/style.css, e.g. now", "/src")
     ['web/app.js', 'style.css']
     """
-    words = re.findall(r"[\w@+~./-]+", prompt)
-    names = (word.rstrip(".").removeprefix("./") for word in words)
+    text = re.sub(rf"(?<![\w+~./-]){re.escape(top.rstrip('/'))}/", "", prompt)
+    words = re.findall(r"[\w@+~./-]+", text)
+    names = (word.lstrip("@").rstrip(".").removeprefix("./") for word in words)
     return [n for n in names if re.search(r"\w/\w|^/\w", n)
             or (re.search(r"\w\.[A-Za-z][A-Za-z0-9]{0,9}$", n) and n[1:2] != ".")]
 
@@ -2523,11 +2597,17 @@ def _all_match(paths: Sequence[str], globs: Sequence[str]) -> bool:
 def glob_matches(glob: str, path: str) -> bool:
     """Whether a path matches a glob as in .gitignore: `*` stops at a slash, `**` does not; no slash: any folder.
 
+    What ends in a slash is a folder and means all below it; what ends in a plain name may be one.
+
     >>> glob_matches("*.css", "web/a.css"), glob_matches("web/**", "web/x/y.js"), glob_matches("web/*", "web/x/y.js")
     (True, True, False)
     """
-    folders = glob.lstrip("/").split("/") if "/" in glob else ["**", glob]
-    return _run_matches([*folders, "*"] if folders[-1] == "**" else folders, path.split("/"), "**", _name_matches)
+    body = glob.rstrip("/")
+    folders = body.lstrip("/").split("/") if "/" in body else ["**", body]
+    forms = [] if body != glob else [[*folders, "*"] if folders[-1] == "**" else folders]
+    if body != glob or not {*"*?["} & {*folders[-1]}:
+        forms.append([*folders, "**", "*"])
+    return any(_run_matches(form, path.split("/"), "**", _name_matches) for form in forms)
 
 
 def _run_matches(pattern: Sequence[str], parts: Sequence[str], star: str, same: Callable[[str, str], bool]) -> bool:
@@ -2553,16 +2633,23 @@ def _run_matches(pattern: Sequence[str], parts: Sequence[str], star: str, same: 
 
 
 def _name_matches(glob: str, name: str) -> bool:
-    signs = ["*" if sign[0] == "*" else sign for sign in re.findall(r"\*+|\[[^\]]+\]|.", glob, re.S)]
-    return _run_matches(signs, name, "*", _sign_matches)
+    return _run_matches(_signs(glob), name, "*", _sign_matches)
+
+
+@functools.lru_cache(maxsize=1024)
+def _signs(glob: str) -> tuple[str, ...]:
+    return tuple("*" if sign[0] == "*" else sign for sign in re.findall(r"\*+|\[[^\]]+\]|.", glob, re.S))
 
 
 def _sign_matches(sign: str, letter: str) -> bool:
     if len(sign) == 1:
         return sign in ("?", letter)
-    negated = sign[1] in "!^"
-    spans = re.findall(".-.|.", sign[1 + negated:-1], re.S)
-    return any(span[0] <= letter <= span[-1] for span in spans) != negated
+    return any(span[0] <= letter <= span[-1] for span in _spans(sign)) != (sign[1] in "!^")
+
+
+@functools.lru_cache(maxsize=1024)
+def _spans(sign: str) -> tuple[str, ...]:
+    return tuple({*re.findall(".-.|.", sign[1 + (sign[1] in "!^"):-1], re.S)})
 
 
 @value
@@ -2651,6 +2738,9 @@ _PER_TYPE: Mapping[str, tuple[str, str]] = {         # the same for the format's
     "rate_limit_exceeded": (LIMITED, "rate_limit"), "usage_limit_reached": (LIMITED, "usage_limit"),
     "insufficient_quota": (LIMITED, "credits"), "billing_error": (LIMITED, "credits"),
     "quota_exceeded": (LIMITED, "usage_limit"), "RESOURCE_EXHAUSTED": (LIMITED, "usage_limit"),
+    # opencode's own service sends these, its logins' AuthError and a 401 together
+    "CreditsError": (LIMITED, "credits"), "MonthlyLimitError": (LIMITED, "credits"),
+    "UserLimitError": (LIMITED, "credits"), "ModelError": (FAILED, "model"),
     "authentication": (AUTH, "auth"), "authentication_error": (AUTH, "auth"),
     "authentication_failed": (AUTH, "auth"), "invalid_api_key": (AUTH, "auth"),
     "API_KEY_INVALID": (AUTH, "auth"),
@@ -2680,7 +2770,7 @@ def classify(agent: Agent, ended: Ended, report: Report, prompt: str, clock: Clo
 
 
 def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
-    """The line that shows an agent retrying at a limit, or None.
+    """What the line says that shows an agent retrying at a limit, or None.
 
     `text` is the latest of both streams' lines, in the order in which they came.
     A retry that was announced for the near future is over when nothing more is said of it.
@@ -2692,14 +2782,14 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     retries = [at for at, line in enumerate(lines) if _matches(retry, line)]
     if not retries:
         return None
-    after = lines[retries[-1] + 1:]
-    if agent.progress_lines and any(_matches(agent.progress_lines, line) for line in after):
+    after, progress = lines[retries[-1] + 1:], agent.progress_lines or ("" if agent.retry_lines else r"\S")
+    if progress and any(_matches(progress, line) for line in after):
         return None
     told = "\n".join([lines[retries[-1]], *after[:12]])
     if _first(VETOES, told) or _waits_briefly(told):
         return None
     limit = _limit_rule(agent, told) or _first(_RETRY_EVENTS, told)
-    return one_line(limit[1]) if limit else None
+    return one_line(_message_in(limit[1])) if limit else None
 
 
 def _message_in(line: str) -> str:
@@ -2710,7 +2800,7 @@ def _message_in(line: str) -> str:
     >>> _message_in('{"type":"error","message":"Reconnecting... 2/5"}')
     'Reconnecting... 2/5'
     """
-    found = re.search(r'(?:\berror(?:\.error|\.message)?=|"(?:errorMessage|message)": ?)"((?:[^"\\]|\\.)+)', line)
+    found = re.search(r'(?:\berror(?:\.error|\.message)?=|"(?:errorMessage|message|error)": ?)"((?:[^"\\]|\\.)+)', line)
     return found.group(1) if found else line
 
 
@@ -2718,16 +2808,22 @@ BRIEF_WAIT_S = 30                 # a retry this near is no sitting
 _RETRY_EVENTS = (("rate limit", r'"(?:error_status|statusCode)": ?429\b|"error": ?"rate_limit"'),)
 
 
+_NUMBER, _SECONDS = r"(?P<number>\d{1,9}(?:\.\d{1,9})?)", r" ?(?:(?P<ms>ms)|s(?:ec(?:ond)?s?)?)\b"
+_WAITS = (                        # the program's own plan, then what the server asks for
+    rf"retrying (?:after|in) {_NUMBER}{_SECONDS}", rf'"retry_delay_(?P<ms>ms)": ?{_NUMBER}',
+    rf"(?:retry|waiting|try again)(?: for| in| after)? {_NUMBER}{_SECONDS}")
+
+
 def _waits_briefly(told: str) -> bool:
     """Whether the text announces a retry that is near.
 
-    >>> _waits_briefly("Retrying after 6173ms..."), _waits_briefly("Retrying after 35161ms...")
+    >>> _waits_briefly("Please retry in 2s. Retrying after 6173ms..."), _waits_briefly("Retrying after 35161ms...")
     (True, False)
     """
-    found = _compiled(r"retrying (?:after|in) (\d{1,9}(?:\.\d{1,9})?) ?(ms|s)\b").search(told)
-    if not found:
-        return False
-    return float(found.group(1)) / (1000 if found.group(2) == "ms" else 1) < BRIEF_WAIT_S
+    for pattern in _WAITS:
+        if found := _compiled(pattern).search(told):
+            return float(found["number"]) / (1000 if found["ms"] else 1) < BRIEF_WAIT_S
+    return False
 
 
 def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, clock: Clock) -> Verdict | None:
@@ -2739,7 +2835,9 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
     declared = _judge_declared(agent, ended, report, clock) if report.failed else None
     if declared and declared.outcome == LIMITED:
         return declared
-    evidence = sits_at_limit(agent, f"{ended.stdout}\n{ended.stderr}", prompt)
+    streams = (ended.stderr, ended.stdout)                 # which line came after which is not known
+    texts = streams if ended.stopped == "limit" else ("\n".join(streams),)
+    evidence = next(filter(None, (sits_at_limit(agent, text, prompt) for text in texts)), None)
     if evidence or ended.stopped == "limit":
         text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
         verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or one_line(text)))
@@ -2807,12 +2905,12 @@ def _judge(agent: Agent, text: str, hints: Report, clock: Clock) -> Verdict:
     veto = _first(VETOES, _telling(text, VETO_WORDS))
     if veto:
         return _failed(veto[0], text, "veto: " + veto[0], veto[1])
-    if hints.status == 401:
-        return _auth(text, "http 401", text)
+    stated, rule = _stated(hints)
+    if hints.status == 401 and stated and stated[0] == AUTH:
+        return _auth(text, "http 401", (_first([("", STATED_STATUS)], text) or ("", text))[1])
     limit = _limit_rule(agent, text)
     if limit:
         return _limited(agent, text, hints, clock, limit)
-    stated, rule = _stated(hints)
     if stated and stated[0] == LIMITED:
         return _limited(agent, text, hints, clock, (rule, text))
     login = _rule("auth", agent, text, GENERIC_AUTH, AUTH_WORDS)
@@ -2833,20 +2931,25 @@ def _ends(text: str) -> str:
 
 
 def _stated(hints: Report) -> tuple[tuple[str, str] | None, str]:
-    """What status and type mean by themselves, and the rule's name."""
-    by_status = _PER_STATUS.get(hints.status or 0)
-    if by_status:
+    """What status and type mean by themselves, and the rule's name; a refusal's type says what was refused."""
+    by_status, by_type = _PER_STATUS.get(hints.status or 0), _PER_TYPE.get(hints.error_type or "")
+    if by_status and not (by_type and by_status[0] == AUTH != by_type[0]):
         return by_status, f"http {hints.status}"
-    by_type = _PER_TYPE.get(hints.error_type or "")
     return by_type, f"error type {hints.error_type}" if by_type else ""
 
 
 def _failed(error_class: str, text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(FAILED, error_class, one_line(text) or None, rule=rule, evidence=one_line(evidence))
+    return Verdict(FAILED, error_class, _notice_of(text, evidence) or None, rule=rule, evidence=one_line(evidence))
 
 
 def _auth(text: str, rule: str, evidence: str) -> Verdict:
-    return Verdict(AUTH, "auth", one_line(text) or "not logged in", rule=rule, evidence=one_line(evidence))
+    return Verdict(AUTH, "auth", _notice_of(text, evidence) or "not logged in", rule=rule, evidence=one_line(evidence))
+
+
+def _notice_of(text: str, decided: str) -> str:
+    """One line for people: the text, or the line that decided where it is not among what can be shown of it."""
+    shown, line = one_line(text), one_line(decided)
+    return shown if line[:40] in shown else line
 
 
 def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tuple[str, str]) -> Verdict:
@@ -2857,8 +2960,8 @@ def _limited(agent: Agent, text: str, hints: Report, clock: Clock, found_by: tup
     stated = _stated(hints)[0]
     return Verdict(
         LIMITED,
-        found[0] if found else stated[1] if stated else "usage_limit",
-        one_line(text) or "at its limit",
+        found[0] if found else stated[1] if stated and stated[0] == LIMITED else "usage_limit",
+        _notice_of(text, found_by[1]) or "at its limit",
         reset_at, coarse, _scope(agent, text, hints), found_by[0], one_line(found_by[1]),
     )
 
@@ -2952,20 +3055,21 @@ def _line_at(text: str, at: int) -> str:
     return text[text.rfind("\n", 0, at) + 1:].split("\n", 1)[0].strip()
 
 
+STATED_STATUS = (r"^[^\w\n]{0,40}(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?(?:Failed to authenticate\. )?"
+                 r"(?:(?:unexpected |[\w ,]{0,40}last )status:?|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
+                 r" \(?([45]\d\d)\b"
+                 r"|\b(401) Unauthorized"
+                 # how the makers' libraries print an answer: the status, then its body
+                 r"|^[^\w\n]{0,40}(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")")
+
+
 def _stated_status(text: str) -> int | None:
     """The HTTP status that the text states as one; a bare number proves nothing.
 
     >>> _stated_status("API Error: 401 {...}"), _stated_status("error on line 401")
     (401, None)
     """
-    found = _compiled(r"^[^\w\n]{0,40}(?:ERROR: |Error: |(?:[\w.]{1,60}Error: ){1,3})?"
-                      r"(?:Failed to authenticate\. )?"
-                      r"(?:(?:unexpected |[\w ,]{0,40}last )status:?"
-                      r"|API Error:|Error code:|HTTP(?:/[\d.]+)?:?)"
-                      r" \(?([45]\d\d)\b"
-                      r"|\b(401) Unauthorized"
-                      # how the makers' libraries print an answer: the status, then its body
-                      r"|^[^\w\n]{0,40}(?:\w*Error: )?([45]\d\d) (?:\{\"|\[\{\")").search(text)
+    found = _compiled(STATED_STATUS).search(text)
     return int(next(filter(None, found.groups()))) if found else None
 
 
@@ -3094,7 +3198,8 @@ def _echoes(line: str, own: set[str], prompt: str) -> bool:
 # Known token shapes, and values assigned to names that promise a secret. Nothing is judged
 # by its randomness alone: hashes, UUIDs and encoded images are what diffs are full of.
 # Every pattern starts either at a literal or at a place that no longer run can contain, and
-# has bounded tails, so that the time stays linear in the text.
+# has bounded tails, so that the time stays linear in the text. A quoted value has no bound:
+# the next quote of its kind ends it, so that no part of a text is looked at often.
 
 # Kind, a literal that must stand in the text (a cheap test first), pattern. Group 1, if any, is kept.
 TOKENS = (
@@ -3116,11 +3221,23 @@ TOKENS = (
     ("sendgrid-key", "SG.", r"(?<![\w.-])SG\.[\w-]{16,64}\.[\w-]{16,}"),
     ("digitalocean-token", "do", r"(?<!\w)do[oprt]_v1_[a-f0-9]{64}"),
     ("api-key", "", r"(?<![\w-])(?:xai-|gsk_|pplx-|r8_)[A-Za-z0-9]{30,}"),
+    ("vault-token", "hv", r"(?<![\w-])hv[sbr]\.[\w-]{20,}"),
+    ("docker-token", "dckr_", r"(?<!\w)dckr_[op]at_[\w-]{20,}"),
+    ("shopify-token", "shp", r"(?<!\w)shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}"),
+    ("atlassian-token", "AT", r"(?<!\w)AT(?:AT|CT)T3[\w=-]{20,}"),
+    ("grafana-token", "gl", r"(?<!\w)gl(?:sa|c)_[\w+/=]{30,}"),
+    ("databricks-token", "dapi", r"(?<!\w)dapi[a-f0-9]{32}(?!\w)"),
+    ("linear-key", "lin_", r"(?<!\w)lin_(?:api|oauth)_[A-Za-z0-9]{20,}"),
+    ("tailscale-key", "tskey-", r"(?<![\w-])tskey-[a-z]{1,16}-[\w-]{10,}"),
+    ("sentry-token", "sntry", r"(?<!\w)sntry[su]_[\w+/=.-]{20,}"),
+    ("age-key", "AGE-SECRET-KEY-1", r"(?<!\w)AGE-SECRET-KEY-1[A-Z0-9]{20,}"),
+    ("discord-hook", "/api/webhooks/", r"(/api/webhooks/\d{10,25}/)[\w-]{20,}"),
     ("telegram-token", ":AA", r"(?<![\w:])\d{8,10}:AA[\w-]{33}(?![\w-])"),
     ("jwt", "eyJ", r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
     ("bearer-token", "",
-     r"(?i)(?<!\w)((?:bearer|basic)[ \t]{1,4})(?=[A-Za-z._~+/-]{0,80}\d)[\w.~+/-]{16,}={0,2}"),
-    ("password", "://", r"(://[^\s:/@'\"<>`]*:)(?!\*+@|\[REDACTED:|%[sd]|\$?\{|\$\w+@)[^\s/'\"<>`]+(?=@)"),
+     r"(?i)(?<!\w)((?:bearer|basic|authorization\\?[\"']?[ \t]?[:=,][ \t]?\\?[\"']?[a-z]{1,16})[ \t]{1,4})"
+     r"(?=[A-Za-z._~+/-]{0,80}\d)[\w.~+/-]{16,}={0,2}"),
+    ("password", "://", r"(://[^\s:/'\"<>`]*:)(?!\*+@|\[REDACTED:|%[sd]|\$?\{|\$\w+@)[^\s/'\"<>`]+(?=@)"),
 )
 
 _STRONG = (
@@ -3128,27 +3245,32 @@ _STRONG = (
     r"|(?:api|access|account|private|encryption|signing)[_-]?key|(?:auth|access|refresh|bearer|api)[_-]?token"
 )
 
-# Name (1, 2), closing quote or bracket, an optional type, separator (3); then a quoted value (5) or a bare
-# one (6): `PASSWORD=hunter2` in .env, `password: hunter2` in YAML, `Pwd=x;` in a connection string.
+# Name (1, 2), subscript, closing quote or bracket, type, separator (3); then the opening quote (4) of a value or a
+# bare one (6): `PASSWORD=hunter2` in .env, `password: hunter2` in YAML, `Pwd=x;` in a connection string.
 _ASSIGNED = (
-    rf"(?i)({_STRONG}|token|key)([\w-]{{0,24}})(?![\w-])(?:\\?[\"']|\])?(?:\\?[\"'\]])?"
-    r"(?:[ \t]{0,4}:[ \t]{0,4}[&\w.\[\]| ]{1,24}(?==))?"
-    r"([ \t]{0,16}(?:=>|:=|==|=|:)[ \t]{0,8})"
-    r"(?:[rbfu]{0,2}(\\?[\"'`])((?:[^\\\n]|\\.){1,1024}?)\4|([^\s\"'`;,&]{4,4096}))"
+    rf"(?i)({_STRONG}|(?:token|key)(?![\w-]{{0,16}}(?:{_STRONG}))|(?:(?<![a-z])|(?-i:(?<=[a-z])(?=P)))pass(?![a-z_-]))"
+    r"([\w-]{0,24})(?![\w-])"
+    r"(?:\[\w{0,24}\])?(?:\\?[\"'](?:\\?[\"'\]])?|\]\\?[\"'])?"
+    r"(?:[ \t]{0,4}:[ \t]{0,4}[&\w.\[\]| ]{1,24}(?==)"
+    r"|(?:[ \t]{1,4}[\w.*\[\]]{1,24}){1,2}(?=[ \t]{1,4}:?=[ \t]{0,4}[\"'`]))?"
+    r"([ \t]{0,16}(?:[|&?+:]{0,2}={1,3}(?!~)>?|:|(?:,|(?<=[ \t]))(?=[ \t]{0,8}[\"']))[ \t]{0,8})"
+    r"(?:[a-z@$]{0,2}((\\?[\"'`])(?:\5\5)?)(?!\4)|((?=[^\s\"'`]{4})[^\s\"'`;,&]{0,4096}))"
 )
 
 _PLACEHOLDER = (
-    r"(?i)\s*|\[redacted.*|[*x.•_-]+|<.*>|\$?\{.*|\$\(.*|\$\w+|%\w*|%\(.*|\{\{.*|\w+\[.*"
-    r"|strings?|str|text|bytes|number|int|any|null|nil|none|true|false|undefined|bool(?:ean)?|optional"
-    r"|required|password|secret|token|key|bearer|basic|self\..*|this\..*|process\.env.*|os\.environ.*|env\..*"
+    r"(?i)\s*|\[redacted.*|[*x.•_-]+|<.*>|\$?\{.*\}|\$\{\w[^}]*\}.*|\$\(.*\)|\$[a-z_]+|(?-i:\$[A-Z0-9_]+)|%\w+%"
+    r"|(?:[^\w%{]*(?:%[a-z]|%\(\w*\)[a-z]|\{[^{}\s]*\}))+[^\w%{]*|[\"'`].*|https?://.*"
+    r"|strings?|str|text|bytes|number|int|any|null|nil|none|true|false|yes|no|on|off|undefined|bool(?:ean)?|optional"
+    r"|required|include|omit|same-origin|password|secret|token|key|bearer|basic"
+    r"|self\..*|this\..*|process\.env.*|os\.environ.*|env\..*"
 )
 
 
 def mask_secrets(text: str) -> tuple[str, Mapping[str, int]]:
     """Replace what looks like a secret by `[REDACTED:kind]`; with it, how many of each kind.
 
-    `password` and the like: any quoted value. `token`: all but short plain words. `key`:
-    only what looks random, because most keys are names of things.
+    `password` and the like: any quoted value. `token`, `pass`: all but plain words and code.
+    `key`: only what looks random, because most keys are names of things.
 
     >>> mask_secrets('url = "postgres://me:s3cr3t@db/x"')
     ('url = "postgres://me:[REDACTED:password]@db/x"', {'password': 1})
@@ -3160,7 +3282,7 @@ def mask_secrets(text: str) -> tuple[str, Mapping[str, int]]:
     for kind, literal, pattern in TOKENS:
         if literal in text:
             text = re.sub(pattern, _masker(kind, counts), text)
-    return re.sub(_ASSIGNED, lambda found: _mask_assigned(found, counts), text), counts
+    return _mask_assigned(text, counts), counts
 
 
 def _counted(counts: dict[str, int], kind: str) -> str:
@@ -3172,21 +3294,61 @@ def _masker(kind: str, counts: dict[str, int]) -> Callable[[re.Match[str]], str]
     return lambda found: (found[1] if found.re.groups else "") + _counted(counts, kind)
 
 
-def _mask_assigned(found: re.Match[str], counts: dict[str, int]) -> str:
-    group = 5 if found[5] is not None else 6
-    if (group == 6 and not _is_bare_secret(found)) or not _is_secret(found, found[1].lower(), found[group]):
-        return found[0]
-    start, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return found[0][:start] + _counted(counts, _kind_of(found[1].lower())) + found[0][end:]
+def _mask_assigned(text: str, counts: dict[str, int]) -> str:
+    """Mask values of names that promise a secret; the search goes on within a value that is none."""
+    out, done, at = [], 0, 0
+    search = re.compile(_ASSIGNED).search
+    while found := search(text, at):
+        start, end = _value_span(found)
+        at = found.end()
+        if start < end and _is_secret(found, text[start:min(end, start + 1000)], end):
+            out += [text[done:start], _counted(counts, _kind_of(found[1].lower()))]
+            done = at = end
+    return "".join(out) + text[done:]
 
 
-def _is_bare_secret(found: re.Match[str]) -> bool:
+def _value_span(found: re.Match[str]) -> tuple[int, int]:
+    """Find where an assigned value begins and ends."""
+    if found[4] is None:
+        return _bare_span(found)
+    text, start = found.string, found.end()
+    line = text[max(0, found.start() - 400):start - len(found[4])].rpartition("\n")[2]
+    if line.count(found[4]) % 2 and len(line) < 400 and re.match(r"[\s,;:)\]}+.&|%?<>=]|$", text[start:start + 1]):
+        return start, start                         # the quote closes a string, such as "Password: "
+    others = False
+    for mark in re.compile(rf"({re.escape(found[4])})|\\.|[\"'`\r\n]").finditer(text, start):
+        if mark[1]:
+            return start, mark.start()
+        if mark[0] in "\r\n":                       # a value that was cut has no end; with other quotes it is code
+            return start, start if others else mark.start()
+        others = others or len(mark[0]) == 1
+    return start, start if others else len(text)
+
+
+def _bare_span(found: re.Match[str]) -> tuple[int, int]:
+    """Find where an unquoted value ends: one that fills the rest of its line may hold commas and the like."""
+    text, (start, end) = found.string, found.span(6)
+    line = text[max(0, found.start() - 64):found.start()].rpartition("\n")[2]
+    if len(line) < 64 and re.fullmatch(r"[+-]?[ \t]*(?:(?:export|env|set)[ \t]+)?[\w.-]*", line, re.I):
+        ends = ";" * (not found[1].isupper())
+        whole = re.compile(rf"[^\s\"'`{ends}]{{4,4096}}(?=[ \t\r]{{0,16}}(?:\n|\Z))").match(text, start)
+        end = start + len(whole[0].rstrip(",;&")) if whole else end
+    return start, end if end - start >= 4 else start
+
+
+def _is_bare_secret(found: re.Match[str], secret: str, end: int) -> bool:
     """Say whether an unquoted value reads like data, not code: a call, an attribute, a type, a name."""
-    secret, after = found[6], found.string[found.end():found.end() + 1]
-    env_style = found[3] == "=" and found[1].isupper()
-    if not (env_style or _looks_random(secret)) or after in ("(", "["):
+    env_style = found[3] == "=" and (found[1].isupper() or _in_connection_string(found))
+    if not (env_style or _looks_random(secret)) or found.string[end:end + 1] in ("(", "["):
         return False
-    return not re.search(r"[(){}\[\]<>|]|^[.:=]|^\w+(?:\.\w+)+$", secret)
+    return not re.search(r"[(){}\[\]<>|]|^[.:=]|^[&*]\w+$|^\w+(?:\.\w+)+$|^\$\w+$|^%\w*$", secret)
+
+
+def _in_connection_string(found: re.Match[str]) -> bool:
+    """Say whether a password stands in `User Id=sa;Password=x`, `?user=u&password=x` or `user=u password=x`."""
+    before = found.string[max(0, found.start() - 64):found.start()]
+    return _kind_of(found[1].lower()) == "password" and bool(
+        re.search(r"\w ?=[^\s=;,(){}\"'`]+(?:; ?| )\w*$|[?&]\w*$", before))
 
 
 def _kind_of(name: str) -> str:
@@ -3199,18 +3361,28 @@ def _kind_of(name: str) -> str:
     return next((kind for part, kind in kinds if part in name), "token" if "token" in name else "key")
 
 
-def _is_secret(found: re.Match[str], name: str, secret: str) -> bool:
-    before, suffix = found.string[max(0, found.start() - 32):found.start()], found[2].lower()
-    if "[REDACTED:" in secret or re.search(r"\[REDACTED:[a-z-]*$", before):
+def _is_secret(found: re.Match[str], secret: str, end: int) -> bool:
+    """Say whether the value that ends at `end` is a secret, by the name it is given to."""
+    before, name, suffix = found.string[max(0, found.start() - 48):found.start()], found[1].lower(), found[2].lower()
+    if "[REDACTED:" in secret or re.search(r"\[REDACTED:[a-z-]*$", before) or re.match(_HARMLESS_SUFFIX, suffix):
         return False
-    if re.fullmatch(_PLACEHOLDER, secret[:200], re.S):
+    if re.fullmatch(_PLACEHOLDER, secret, re.S) or (found[4] is None and not _is_bare_secret(found, secret, end)):
         return False
+    if not re.search("[:=]", found[3]) and not _is_defined(before, suffix, secret):
+        return False
+    if "==" in found[3] and (name in ("token", "key") or suffix or found[4] is None):
+        return False                                # compared, not assigned: what parsers do with tokens all day
     if name == "key":
-        named_key = _is_key_name(before, found[1], suffix)
-        return named_key and _looks_random(secret) and not re.fullmatch(_HASH, secret)
-    if re.match(_HARMLESS_SUFFIX, suffix):
-        return False
-    return name != "token" or not re.fullmatch(_PLAIN_TOKEN, secret)
+        return _is_key_name(before, found[1], suffix) and _looks_random(secret) and not re.fullmatch(_PLAIN_KEY, secret)
+    if name in ("token", "pass"):
+        return not re.fullmatch(_PLAIN_TOKEN if name == "token" else _PLAIN_WORDS, secret, re.S)
+    return not (name in ("pwd", "credential") and re.fullmatch(_PLAIN_PATH, secret))
+
+
+def _is_defined(before: str, suffix: str, secret: str) -> bool:
+    """Say whether `#define PASSWORD "x"`, `define('PASSWORD', 'x')` or `WITH PASSWORD 'x'` states more than a name."""
+    defined = re.search(r"(?i)\b(?:define|with|encrypted)[ \t(]+[\"']?\w*$", before)
+    return bool(defined) and not suffix and not re.search("(?i)pass|secret|token|key", secret)
 
 
 def _is_key_name(before: str, word: str, suffix: str) -> bool:
@@ -3219,12 +3391,15 @@ def _is_key_name(before: str, word: str, suffix: str) -> bool:
     return begins_word and not suffix.strip("_s0123456789") and not re.search("(?i)public[_-]?$", before)
 
 
-_HASH = "[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f-]{36}"
-_PLAIN_TOKEN = r"[A-Za-z]{1,7}|[A-Za-z]+(?:[_.:/-][A-Za-z]+)+|.*\s.*"
+# What is no secret under some names only: words, in camel case too; what regular expressions and styles are made of.
+_PLAIN_WORDS = r"[A-Za-z]{1,7}|[A-Za-z]*(?:[_.:/-][A-Za-z]+)+|[A-Za-z][a-z]+(?:[A-Z][a-z]{2,})+|.*\s.*"
+_PLAIN_TOKEN = _PLAIN_WORDS + r"|\W*|#\w*|.*[\\\[\](){}<>|*^].*"
+_PLAIN_KEY = _PLAIN_WORDS + r"|[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f-]{36}|.*[^\w+/=-].*"
+_PLAIN_PATH = r"(?:[A-Za-z]:|[.~]{0,2})[\\/]+(?:[\w.-]+[\\/]+)*[\w.-]*"
 # Of "token_type", "tokenizer", "secret_name", "password_hint" and the like.
 _HARMLESS_SUFFIX = (
     r"iz|less|_?types?$|_?names?$|_?id$|_?ur[il]|_?path|_?file|_?count|_?limit|_?field|_?label|_?hint"
-    r"|_?placeholder|_?prefix|_?header|_?length|_?regex|_?pattern|_?policy"
+    r"|_?placeholder|_?prefix|_?header|_?length|_?regex|_?pattern|_?policy|s?_?manager|_?state|_?encryption"
 )
 
 
@@ -3240,6 +3415,15 @@ def _looks_random(secret: str) -> bool:
         return True
     words = re.fullmatch(r"[a-z]+(?:[_-][a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*", secret)
     return not words and bool(re.fullmatch(r"[A-Za-z0-9+/=_-]{24,}", secret))
+
+
+def without_cut_word(text: str) -> str:
+    """Drop the word that a cut went through, in a text that was cut: half a secret is not known as one.
+
+    >>> without_cut_word("no login for ghp_a1b2c3…"), without_cut_word("no login")
+    ('no login for …', 'no login')
+    """
+    return re.sub(r"[^\s\"'`,;<>(){}\[\]\u0080-\U0010ffff]+…$", "…", text) if text.endswith("…") else text
 
 
 _KEY_EDGE = r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -3296,8 +3480,8 @@ def _mask_marked_key(lines: list[str], at: int, out: list[str], counts: dict[str
 def _skip_body(lines: list[str], at: int) -> tuple[int, str]:
     """Find the index after a key's body that begins at `at`, and what follows its end mark, if it has one."""
     until = _skip_matching(lines, at, _KEY_BODY)
-    # A last line may be short; it counts as one only where the end mark follows it.
-    for ends in range(until, min(until + 2, len(lines))):
+    # A last line may be short; it counts as one only where the end mark follows it, and others stand before it.
+    for ends in range(until, min(until + 2, len(lines)) if until > at else at):
         edge = re.search(_KEY_EDGE, lines[ends])
         if edge and edge[1] == "END":
             return ends + 1, lines[ends][edge.end():]
@@ -3309,10 +3493,12 @@ def _mask_key_in_line(line: str, counts: dict[str, int]) -> str:
     parts, done, begin = [], 0, None
     for edge in re.finditer(_KEY_EDGE, line):
         if edge[1] == "BEGIN":
-            begin = edge.start()
+            begin = edge
         elif begin is not None:
-            parts += [line[done:begin], _counted(counts, "private-key")]
-            done, begin = edge.end(), None
+            if re.search(r"[A-Za-z0-9+/=]{16}", line[begin.end():edge.start()]):
+                parts += [line[done:begin.start()], _counted(counts, "private-key")]
+                done = edge.end()
+            begin = None
     return "".join(parts) + line[done:]
 
 
@@ -3350,6 +3536,7 @@ COMMIT_CHARS = 120
 MAX_CHANGED = 60
 MAX_EARLIER = 40
 MAX_COMMITS = 20
+MAX_CLOSED = 10
 
 STATUS_WORDS = {"A": "added", "D": "deleted", "M": "changed", "T": "changed type", "R": "renamed"}
 
@@ -3408,16 +3595,17 @@ _CLOSING = (
 
 def _intro(stopped: Sequence[Stopped]) -> str:
     lines = ["You are taking over a task that another coding agent began and could not finish."]
-    lines += [f"- {one_line(who.agent, 60)} stopped: {one_line(who.why, WHY_CHARS)}" for who in stopped]
+    lines += [f"- {one_line(who.agent, 60)} stopped: {_cut(who.why, WHY_CHARS)}" for who in stopped]
     return "\n".join(lines)
 
 
 def _state_part(facts: HandoffFacts) -> str:
-    lines = [f"Branch: {one_line(facts.branch, PATH_CHARS)}"] if facts.branch else []
+    lines = [f"Branch: {_cut(facts.branch, PATH_CHARS)}"] if facts.branch else []
     if facts.earlier is not None and not facts.earlier:
         lines.append("No file had uncommitted changes before the task began.")
     elif facts.earlier:
-        lines.append("Files that had uncommitted changes before the task began (not an agent's work):")
+        lines.append("Files that had uncommitted changes before the task began"
+                     " (not an agent's work; paths from the top level):")
         lines += _at_most(MAX_EARLIER, facts.earlier, lambda path: f"- {show_path(path)}")
     return "\n".join(lines)
 
@@ -3425,19 +3613,37 @@ def _state_part(facts: HandoffFacts) -> str:
 def _changes_part(facts: HandoffFacts) -> str:
     changes = facts.changes
     if changes is None:
-        return f"What has changed since is not known{': ' + facts.unknown_why if facts.unknown_why else ''}."
-    if not changes.files:
-        return "Nothing has changed in the files since the task began."
-    lines = ["What has changed since the task began:"]
+        why = one_line(facts.unknown_why, WHY_CHARS)
+        return f"What has changed since is not known{': ' + why if why else ''}."
+    known = "What has changed since the task began (paths from the top level):"
+    lines = [known if changes.files else "Git sees no file that has changed since the task began."]
     lines += _at_most(MAX_CHANGED, changes.files, _change_line)
+    if changes.closed:
+        lines += ["", "Repositories inside this one, which were not looked into:"]
+        lines += _at_most(MAX_CLOSED, changes.closed, lambda path: f"- {show_path(path)}")
     if facts.commits:
         lines += ["", "Commits made since:"]
-        lines += _at_most(MAX_COMMITS, facts.commits, lambda commit: f"- {one_line(commit, COMMIT_CHARS)}")
+        lines += _at_most(MAX_COMMITS, facts.commits, lambda commit: f"- {_cut(commit, COMMIT_CHARS)}")
     if changes.diff:
         some = len(changes.shown) < len(changes.files)
         title = "The diff of the smaller ones:" if some else "The diff:"
-        lines += ["", title, "", _fenced(changes.diff, "diff")]
+        lines += ["", title, "", _fenced(_without_cut_headings(changes.diff), "diff")]
     return "\n".join(lines)
+
+
+def _cut(text: str, chars: int) -> str:
+    return without_cut_word(one_line(text, chars))
+
+
+def _without_cut_headings(diff: str) -> str:
+    r"""Drop what a hunk says of its place where git has cut that, at 80 bytes: half a secret is not known as one.
+
+    >>> _without_cut_headings("@@ -1 +1 @@ def f():\n-x\n@@ -9 +9 @@ " + "x" * 80 + "\n")
+    '@@ -1 +1 @@ def f():\n-x\n@@ -9 +9 @@\n'
+    """
+    def whole(found: re.Match[str]) -> str:
+        return found[0] if len(found[2].encode("utf-8", "replace")) < 80 else found[1]
+    return re.sub(r"(?m)^(@@ -\S+ \+\S+ @@) (.{20,80})$", whole, diff)
 
 
 def _words_part(stopped: Sequence[Stopped], summary: str, answer: str) -> str:
@@ -3458,7 +3664,9 @@ def _change_line(change: Change) -> str:
     >>> _change_line(Change("R", "b", "a", 1, 0)), _change_line(Change("A", "x\ny", size_bytes=30))
     ('- renamed: a -> b (+1 -0)', '- added: "x\\ny" (30 bytes, not read)')
     """
-    if change.size_bytes is not None:
+    if change.path.endswith("/"):
+        note = " (a repository of its own)"
+    elif change.size_bytes is not None:
         note = f" ({change.size_bytes} bytes, not read)"
     elif change.binary:
         note = " (binary)"
@@ -3474,11 +3682,10 @@ def show_path(path: str) -> str:
     >>> show_path("src/a b.py"), show_path("a\n\"b"), show_path("caf\udce9")
     ('src/a b.py', '"a\\n\\"b"', '"caf\\xe9"')
     """
+    if len(path) > PATH_CHARS:                      # half a name may be half a secret
+        path = path[:PATH_CHARS].rpartition("/")[0] + "/…"
     odd = any(not c.isprintable() or c in "\"`\\" for c in path) or path != path.strip()
-    if not odd:
-        return path[:PATH_CHARS]
-    shown = "".join(_escaped(c) for c in path[:PATH_CHARS])
-    return f'"{shown}"'
+    return '"' + "".join(map(_escaped, path)) + '"' if odd else path
 
 
 def _escaped(c: str) -> str:
@@ -3526,6 +3733,7 @@ class Changes:
     files: tuple[Change, ...]
     diff: str = ""
     shown: tuple[str, ...] = ()       # paths whose text is in `diff`
+    closed: tuple[str, ...] = ()      # submodules and other repositories inside, of which nothing more is known
 
 
 @value
@@ -3598,26 +3806,43 @@ def _noted_status(was: Noted | None, now: Noted | None, in_trees: Change | None)
     return "D" if was else "A"
 
 
-def split_patch(patch: str, files: Sequence[Change]) -> dict[str, str]:
-    r"""Cut the text of `git diff-tree -p` into one part per path; empty where the two do not agree.
+def patch_spans(pieces: Iterable[bytes], files: Sequence[Change]) -> dict[str, tuple[int, int]]:
+    r"""Find where each path's part of `git diff-tree -p` begins and ends; empty where the two do not agree.
 
-    A line of a file's content begins with a blank, `+`, `-` or `\`, so `diff --git`
-    at the start of a line is always a header. A file that became a link (T) has two.
+    `pieces` are lines, or parts of long ones. A line of a file's content begins with a blank, `+`, `-` or `\`,
+    so `diff --git` at the start of a line is always a header. A file that became a link (T) has two.
 
-    >>> patch = "diff --git a/a b/a\n+1\ndiff --git a/b b/b\n-1\n"
-    >>> split_patch(patch, (Change("M", "a"), Change("M", "b")))["b"]
-    'diff --git a/b b/b\n-1\n'
+    >>> pieces = (b"diff --git a/a b/a\n", b"+1", b"23\n", b"diff --git a/b b/b\n", b"-1\n")
+    >>> patch_spans(pieces, (Change("M", "a"), Change("M", "b")))
+    {'a': (0, 24), 'b': (24, 46)}
     """
-    starts = [0, *(found.start() + 1 for found in re.finditer(r"\ndiff --git ", patch)), len(patch)]
-    if not patch.startswith("diff --git ") or len(starts) - 1 != sum(1 + (f.status == "T") for f in files):
+    starts, end, fresh = [], 0, True
+    for piece in pieces:
+        if fresh and piece.startswith(b"diff --git "):
+            starts.append(end)
+        end += len(piece)
+        fresh = piece.endswith(b"\n")
+    starts.append(end)
+    if starts[0] or len(starts) - 1 != sum(1 + (f.status == "T") for f in files):
         return {}
-    parts: dict[str, str] = {}
+    spans: dict[str, tuple[int, int]] = {}
     at = 0
     for file in files:
         until = at + 1 + (file.status == "T")
-        parts[file.path] = patch[starts[at]:starts[until]]
+        spans[file.path] = starts[at], starts[until]
         at = until
-    return parts
+    return spans
+
+
+def smallest(sizes: Mapping[str, int], limit: int) -> frozenset[str]:
+    """Choose as many as fit into `limit` together, the smaller ones first.
+
+    >>> sorted(smallest({"a": 36, "b": 5, "c": 15}, 20))
+    ['b', 'c']
+    """
+    ordered = sorted(sizes, key=lambda name: (sizes[name], name))
+    sums = itertools.accumulate(sizes[name] for name in ordered)
+    return frozenset(name for name, total in zip(ordered, sums) if total <= limit)
 
 
 def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) -> Changes:
@@ -3626,12 +3851,7 @@ def fit_diff(files: tuple[Change, ...], parts: Mapping[str, str], limit: int) ->
     >>> fit_diff((Change("M", "a"), Change("M", "b")), {"a": "long" * 9, "b": "short"}, 20).shown
     ('b',)
     """
-    left, kept = limit, set()
-    for path in sorted(parts, key=lambda path: (len(parts[path]), path)):
-        if len(parts[path]) > left:
-            break
-        left -= len(parts[path])
-        kept.add(path)
+    kept = smallest({path: len(part) for path, part in parts.items()}, limit)
     shown = tuple(path for path in parts if path in kept)
     return Changes(files, "".join(parts[path] for path in shown), shown)
 
@@ -3770,6 +3990,11 @@ def with_job(state: dict[str, Any], job: Mapping[str, Any] | None, now: float) -
             "cooldowns": {key: entry for key, entry in state["cooldowns"].items() if key in ends}}
 
 
+def without_job(state: dict[str, Any], task_id: str) -> dict[str, Any]:
+    """The state without the record of a job, which is under way again."""
+    return {**state, "jobs": [job for job in state["jobs"] if job.get("id") != task_id]}
+
+
 def parse_ledger(lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
     """Yield each ledger record, None for a line that is not one."""
     decode = json.JSONDecoder().raw_decode                 # json.loads does this after a third of its time
@@ -3874,6 +4099,18 @@ def total_cost(attempts: Sequence[Attempt]) -> float | None:
     return round(sum(known), 10) if known else None
 
 
+def spent_in(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a job says of its attempts, from their ledger lines: how many, tokens and cost; None where none said any.
+
+    >>> spent_in([{"at": "", "outcome": "ok", "usage": None, "cost_usd": 0.5, "duration_ms": 1, "kind": "summary"}])
+    {'attempts': 0, 'usage': None, 'cost_usd': 0.5}
+    """
+    total = summarise(records, "task", "")["total"]
+    usage = {name: total[name] for name in (*Usage.__annotations__, "billable")}
+    return {"attempts": sum(record.get("kind") != "summary" for record in records),
+            "usage": usage if any(record.get("usage") for record in records) else None, "cost_usd": total["cost_usd"]}
+
+
 def exit_status(attempts: Sequence[Attempt], any_cooling: bool) -> Exit:
     """The exit status that a run's attempts amount to.
 
@@ -3916,6 +4153,8 @@ ROLE_TAIL_CHARS = 1500            # of an answer without a `## Handoff` heading
 CUT_MARK = "\n[...]"
 MIN_CUT_CHARS = 100               # less of a handoff says nothing
 RUN_VERSION = 1
+MAX_KEPT_CHANGES = 10_000
+NO_ARGUMENT = "[\0\ud800-\udc7f\udd00-\udfff]"           # what no program can be given: NUL, half a character
 
 
 @value
@@ -4105,7 +4344,7 @@ def extract_handoff(answer: str) -> str:
     >>> extract_handoff("Long.\n## Handoff\nUse a.py.\n```\n## Handoff\n```\n## Later\nx")
     'Use a.py.\n```\n## Handoff\n```'
     """
-    lines = answer.splitlines()
+    lines = answer.splitlines() if re.search("## *handoff", answer, re.I) else []      # of a large one, not for nothing
     headings = list(_headings(lines))
     starts = [number for number, text in headings if re.fullmatch("## *handoff[ :#]*", text, re.I)]
     if starts:
@@ -4209,9 +4448,12 @@ def _without_spans(line: str) -> str:
 
 
 # What follows is English: these words begin a question, a request in the form of one, and a plain statement.
-ASKING = (r"(?:what|why|how|who|whose|which|where|when)\s+(?:is|are|was|were|does|do|did|can|could|should|would|"
-          r"will|has|have|many|much|come|to)\b|(?:explain|tell me|show me|describe)\s+(?:to me\s+)?"
-          r"(?:what|why|how|who|which|where|when|whether|if)\b")
+ASKING = (r"(?:why|how|who|whose|which)\b(?! about)|what\s+(?!(?:i|we|you|it|they|about)\b)|(?:what|where|when)"
+          r"(?:['’]s|['’]re|\s+(?:is|are|was|were|does|do|did|can|could|should|would|will|has|have|to))\b|"
+          r"(?:is|are|was|were|does|did|has|can|could|would|will|should)\s+(?!not\b)|do\s+(?:i|we|you|they|any)\b|"
+          r"have\s+(?:i|we|you|they|the|these|those|any|all)\b|"
+          r"(?:is|are|was|were|does|do|did|has|have)n['’]?t\s+(?:i|we|you|it|they|there|the|this|that|these|those)\b|"
+          r"(?:explain|tell me|show me|describe)\s+(?:to me\s+)?(?:what|why|how|who|which|where|when|whether|if)\b")
 POLITE = r"(?:please|(?:can|could|would|will|won't)\s+(?:you|we|i)|(?:would|do) you mind|let's|shall we)\b"
 STATING = (r"(?:the|an?|this|that|these|those|my|our|your|their|its?|i|we|you|he|she|they|there|here|some|many|all|"
            r"every|each|when|while|after|since|because|although|currently|today|yesterday|it's|i'm|i've|we've)\b")
@@ -4242,7 +4484,10 @@ NEGATION = (r"\b(?:(?:do|does|did|should|must|need)(?:n['’]?t|\s+not)|never|wi
 FILLING = r"(?:\s|\b(?:any|the|a|an|new|more|other|further|unit|extra|additional|even|some)\b)*"
 OBJECT = (r"\s+(?!(?:and|or|nor|but|for|to|in|at|on|of|with|that|which|when|if|because|either|please|yet|now|any|is|"
           r"are|here|there|anymore)\b)\w")
-NOT_WANTED = r"\s+(?:(?:is|are|will\s+be)(?:n['’]t|\s+not)\s+(?:needed|necessary|required|wanted)|are\s+unnecessary)"
+NOT_WANTED = (r"\s+(?:(?:(?:is|are)n['’]t|(?:(?:is|are|will\s+be)\s+)?not)\s+(?:needed|necessary|required|wanted)|"
+              r"(?:(?:is|are)\s+)?(?:unnecessary|unneeded))\b")
+LEFT = r"\b(?:leav(?:e|ing)|keep(?:ing)?)\s+(?:[\w'’-]+,?\s+){0,5}$"
+ALONE = r"(?:,?\s+[\w'’-]+){0,5}?\s+(?:alone|untouched|unchanged|as\s+(?:is|it\s+is|they\s+are))\b"
 
 
 def _keyword_in(text: str, keywords: Sequence[str]) -> tuple[str, str]:
@@ -4263,7 +4508,7 @@ def is_negated(before: str, after: str) -> bool:
     >>> is_negated("Add docs, don't write any ", ""), is_negated("don't forget the ", ""), is_negated("no x, add ", "")
     (True, False, False)
     """
-    if re.match(NOT_WANTED, after, re.I):
+    if re.match(NOT_WANTED, after, re.I) or (re.search(LEFT, before, re.I) and re.match(ALONE, after, re.I)):
         return True
     clause = re.split(r"[.;:!?\n]|\b(?:but|however|then|just|only)\b(?!\s*$)", before, flags=re.I)[-1]
     joints = list(re.finditer(r",|\b(?:and|or|nor)\b", clause, re.I))
@@ -4289,10 +4534,15 @@ def team_exit(ends: Sequence[tuple[Exit, str]]) -> Exit:
 
 
 def render_report(shares: Sequence[tuple[str, str | None, str]]) -> str:
-    """The answer of a team: each (role, agent, answer) under a heading, in plan order; one alone as it is."""
+    r"""The answer of a team: each (role, agent, answer) under a heading, in plan order; one alone as it is.
+
+    >>> render_report([("a", None, "x\n"), ("b", "codex", "y")])          # orch was killed before it noted the agent
+    '# a\n\nx\n\n# b (codex)\n\ny'
+    """
     if len(shares) == 1:
         return shares[0][2]
-    return "\n\n".join(f"# {role} ({agent})\n\n{answer.strip()}" for role, agent, answer in shares)
+    heads = [f"# {role} ({agent})" if agent else f"# {role}" for role, agent, _ in shares]
+    return "\n\n".join(f"{head}\n\n{share[2].strip()}" for head, share in zip(heads, shares))
 
 
 def parse_run_record(text: bytes) -> dict[str, Any]:
@@ -4304,17 +4554,20 @@ def parse_run_record(text: bytes) -> dict[str, Any]:
     texts = [*(record.get(key) for key in ("at", "status", "prompt")), selection.get("by"),
              *(role.get(key) for role in map(_dict, roles) for key in ("name", "status")),
              *_list(selection.get("reasons")), *(path for role in roles for path in _list(_dict(role).get("assets")))]
-    maybe = [selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
+    maybe = [record.get("cwd"), selection.get("team"), *(options.get(name) for name in OPTION_TEXTS),
              *(_dict(role).get(key) for role in roles for key in ("agent", "error", "artifact"))]
     spans = [options.get(name) for name in OPTION_SPANS]
     sound = (all(isinstance(item, str) for item in texts)
-             and all(item is None or isinstance(item, str) for item in maybe)
+             and all(item is None or (isinstance(item, str) and not re.search(NO_ARGUMENT, item)) for item in maybe)
              and all(item is None or (type(item) in (int, float) and 0 <= item < MOST_AMOUNT) for item in spans))
-    if not roles or not sound or parse_time(record["at"]) is None or any(_file_problem(role["name"]) for role in roles):
+    sound = sound and all(fits("file name", role["name"]) for role in roles)
+    if not roles or not sound or parse_time(record["at"]) is None:
         raise ValueError("not the shape of a run")
-    return {**record, "roles": roles, "options": options, "selection": selection}
+    return {**record, "roles": [{**_ROLE_KEYS, **role} for role in roles], "options": options, "selection": selection}
 
 
+_ROLE_KEYS = {"agent": None, "artifact": None, "assets": (), "error": None, "usage": None, "cost_usd": None,
+              "duration_ms": 0}
 OPTION_TEXTS = ("agent", "model", "effort", "context", "complexity", "access")     # what run.json keeps of a request,
 OPTION_SPANS = ("timeout_s", "idle_timeout_s")                                     # and `failover`
 
@@ -4336,6 +4589,40 @@ def resumed_request(record: Mapping[str, Any], over: Request, config: Config) ->
     given = {name: getattr(over, name) for name in kept if getattr(over, name) is not None}
     failover = over.failover and record["options"].get("failover") is not False
     return replaced(over, prompt=record["prompt"], failover=failover, **{**kept, **given}), tuple(warnings)
+
+
+def render_changes(changes: Changes) -> str:
+    """Write what a run has changed by now, for a later life of it."""
+    files = [(change.status, change.path, change.old_path) for change in changes.files[:MAX_KEPT_CHANGES]]
+    return json.dumps({"files": files, "diff": changes.diff, "shown": changes.shown}, indent=1)
+
+
+def parse_changes(text: str) -> Changes | None:
+    """Read that again; None where it is nothing that we wrote: it lies where anybody may write."""
+    try:
+        found = _dict(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+    rows, shown = [_list(row) for row in _list(found.get("files"))], _list(found.get("shown"))
+    texts = [found.get("diff"), *shown, *(text for row in rows for text in row[:2]),
+             *(text for row in rows for text in row[2:] if text is not None)]
+    sound = all(isinstance(text, str) and not re.search(NO_ARGUMENT, text) for text in texts)
+    if not sound or any(len(row) != 3 for row in rows):
+        return None
+    return Changes(tuple(Change(*row) for row in rows), found["diff"], tuple(shown))
+
+
+def join_changes(earlier: Changes | None, later: Changes, most_chars: int) -> Changes:
+    """What two lives of a run have changed: each file once, and the diffs of both where they fit, else the later."""
+    if earlier is None:
+        return later
+    files = {change.path: change for change in earlier.files}
+    for change in later.files:
+        new = change.status == "M" and change.path in files and files[change.path].status == "A"
+        files[change.path] = replaced(change, status="A") if new else change
+    old = earlier if len(earlier.diff) + len(later.diff) <= most_chars else Changes(())
+    shown = tuple(dict.fromkeys((*old.shown, *later.shown)))
+    return Changes(tuple(files[path] for path in sorted(files)), old.diff + later.diff, shown)
 
 
 # === RENDER ===============================================================
@@ -4416,7 +4703,8 @@ class Look:
 
 
 PLAIN = Look()
-USEFUL, NARROWEST = 20, 4                                  # columns that a cell needs to say something; has at least
+USEFUL, NARROWEST = 16, 4                                  # columns that a cell needs to say something; has at least
+SAYING = 12                                                # columns in which the live line says what an agent does
 COLOURS = {"ready": "32", "ok": "32", "yes": "32", "cooling": "33", "unavailable": "33", "failed": "31", "no": "31",
            "rejected": "31", "aborted": "35", "not installed": "2", "disabled": "2"}    # SGR numbers, ECMA-48
 
@@ -4446,32 +4734,62 @@ def cut_to(text: str, columns: int) -> str:
     return text + "…" if columns > 0 else ""
 
 
-def render_table(head: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = (),
-                 look: Look = PLAIN, spare: Sequence[int] = ()) -> str:
-    """Aligned columns, those numbered in `right` to the right.
+def cut_path(text: str, columns: int) -> str:
+    """The text, or an ellipsis and its end, which tells one path from another.
 
-    Where the window is too narrow for a useful part of each, those in `spare` are left out, the first one first;
-    then the widest ones give way.
+    >>> cut_path("/home/me/.orch/config.json", 20)
+    '…e/.orch/config.json'
     """
-    cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [head, *rows]]
-    widths = {i: max(columns_of(row[i]) for row in cells) for i in range(len(head))}
-    room = 2 + (look.columns or math.inf)
-    for number in spare:
-        if sum(2 + (width if i in right else min(width, USEFUL)) for i, width in widths.items()) > room:
+    return cut_to(text[::-1], columns)[::-1]
+
+
+@value
+class Columns:
+    """The columns of a table, by their numbers: what is set to the right, and what gives way in a narrow window."""
+    head: tuple[str, ...]
+    right: Sequence[int] = ()
+    spare: Sequence[int] = ()         # may be left out, the first one first
+    loose: Sequence[int] = ()         # may be cut
+    paths: Sequence[int] = ()         # may be cut, at their beginning
+
+
+def short_path(path: str, home: str) -> str:
+    """A path as people write it.
+
+    >>> short_path("/home/me/.orch/config.json", "/home/me")
+    '~/.orch/config.json'
+    """
+    return "~" + path[len(home):] if len(home) > 1 and path.startswith(home + "/") else path
+
+
+def render_table(columns: Columns, rows: Sequence[Sequence[Any]], look: Look = PLAIN) -> str:
+    """Aligned columns; in a narrow window some are left out, for a useful part of the others, then some are cut."""
+    cells = [[printable(str("-" if cell is None else cell), 200) for cell in row] for row in [columns.head, *rows]]
+    widths = {i: max(columns_of(row[i]) for row in cells) for i in range(len(columns.head))}
+    room, soft = 2 + (look.columns or math.inf), {*columns.loose, *columns.paths}
+    for number in columns.spare:
+        if sum(2 + (min(width, USEFUL) if i in soft else width) for i, width in widths.items()) > room:
             del widths[number]
-    while sum(widths.values()) + 2 * len(widths) > room and max(widths.values()) > NARROWEST:
-        widths[max(widths, key=widths.__getitem__)] -= 1
-    return "".join(_table_line(row, widths, right, look if number else PLAIN) for number, row in enumerate(cells))
+    for first in (widths.keys() & soft, widths.keys()):
+        give_way(widths, room - 2 * len(widths), first)
+    return "".join(_table_line(row, widths, columns, look if number else PLAIN) for number, row in enumerate(cells))
 
 
-def _table_line(row: Sequence[str], widths: Mapping[int, int], right: Sequence[int], look: Look) -> str:
+def give_way(widths: dict[int, int], room: float, who: Collection[int]) -> None:
+    """Make the widest of these narrower until all fit in so many columns, or these are as narrow as may be."""
+    while sum(widths.values()) > room and max((widths[i] for i in who), default=0) > NARROWEST:
+        widths[max(who, key=widths.__getitem__)] -= 1
+
+
+def _table_line(row: Sequence[str], widths: Mapping[int, int], columns: Columns, look: Look) -> str:
     parts = []
     for number, width in widths.items():
-        cell, shown = row[number], cut_to(row[number], width)
+        cell = row[number]
+        shown = (cut_path if number in columns.paths and "/" in cell else cut_to)(cell, width)
         blank = " " * (width - columns_of(shown))
         state = next((sgr for word, sgr in COLOURS.items() if cell == word or cell.startswith(word + " until")), None)
         shown = f"\x1b[{state}m{shown}\x1b[0m" if look.colour and state else shown
-        parts.append(blank + shown if number in right else shown + blank)
+        parts.append(blank + shown if number in columns.right else shown + blank)
     return "  ".join(parts).rstrip() + "\n"
 
 
@@ -4500,17 +4818,19 @@ def render_usage(summary: Mapping[str, Any], by: str, look: Look = PLAIN) -> str
     if len(rows) != 1:
         rows.append(_usage_row("total", summary["total"]))
     head = (by, "attempts", "ok", "input", "output", "cache read", "billable", "cost")
-    table = render_table(head, rows, range(1, 8), look, (5, 3, 4, 2, 1))
+    columns = Columns(head, range(1, 8), spare=(5, 3, 4, 2, 1), **{"paths" if by == "project" else "loose": (0,)})
+    if by != "day" or (look.columns or 0) < BARS_FROM:
+        return render_table(columns, rows, look)
+    table = render_table(columns, rows, replaced(look, columns=(look.columns or 0) - BAR_COLUMNS // 3 - 2))
     used = max(map(len, table.splitlines()))
     room = min((look.columns or 0) - used - 2, BAR_COLUMNS)
-    if by != "day" or room < BAR_COLUMNS // 3:
-        return table
     most = max([1, *(row["billable"] for row in summary["groups"])])
     bars = ["", *(render_bar(row["billable"] / most, room) for row in summary["groups"]), ""]
     return "".join(f"{line:{used}}  {bar}".rstrip() + "\n" for line, bar in zip(table.splitlines(), bars))
 
 
-BAR_COLUMNS = 30
+BAR_COLUMNS = 30                                           # of the longest bar; in less room down to a third of it
+BARS_FROM = 50                                             # columns of a window that has room for bars
 
 
 def render_bar(share: float, columns: int) -> str:
@@ -4532,16 +4852,16 @@ def render_jobs(jobs: Sequence[Mapping[str, Any]], now: float, look: Look = PLAI
     """The table of `orch jobs`, newest first."""
     rows = [(job.get("id"), render_ago(parse_time(job.get("at")), now), job.get("status"), job.get("agent"),
              job.get("attempts"), job.get("prompt") or "") for job in reversed(jobs)]
-    head = ("id", "when", "status", "agent", "attempts", "prompt")
-    return render_table(head, rows, (4,), look, (4, 1, 3)) if rows else "no jobs yet\n"
+    columns = Columns(("id", "when", "status", "agent", "attempts", "prompt"), (4,), spare=(4, 1, 3), loose=(5,))
+    return render_table(columns, rows, look) if rows else "no jobs yet\n"
 
 
 def render_cooldowns(entries: Sequence[Mapping[str, Any]], now: float,
                      local: Callable[[float], time.struct_time], look: Look = PLAIN) -> str:
     """The table of `orch cooldown list`."""
     rows = [(e["key"], render_until(e["end"], now, local), e.get("source"), e.get("reason") or "") for e in entries]
-    head = ("key", "cooling", "source", "reason")
-    return render_table(head, rows, (), look, (2, 3)) if rows else "nothing is cooling\n"
+    columns = Columns(("key", "cooling", "source", "reason"), spare=(2, 3), loose=(3,))
+    return render_table(columns, rows, look) if rows else "nothing is cooling\n"
 
 
 def render_notice(event: Mapping[str, Any], now: float, local: Callable[[float], time.struct_time], *,
@@ -4599,23 +4919,41 @@ class Work:
     agent: str
     activity: str
     tokens: int = 0                   # billable, so far; 0: not known
+    until: float | None = None        # the end of a limit that it waits for
 
 
-def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = None) -> str:
+def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = None, columns: int = 1000) -> str:
     """The live line: who is at work, for how long, doing what; `left_s` to the end of a limit that is waited for.
+
+    What they do gives way first, then the agents of roles.
 
     >>> render_live([Work("", "claude", "edit a.py", 1_500)], 75)
     'claude · 1 min 15 s · edit a.py · 1.5k tokens'
-    >>> render_live([Work("a", "claude", "thinking"), Work("b", "codex", "writing")], 5)
-    'a (claude) thinking · b (codex) writing · 5 s'
+    >>> render_live([Work("a", "claude", "thinking"), Work("b", "codex", "writing")], 5, columns=40)
+    'a thinking · b writing · 5 s'
     """
     tokens = sum(one.tokens for one in work)
-    told = (f"{render_count(tokens)} tokens" if tokens else "",
-            f"free in {render_span(left_s)}" if left_s is not None else "")
-    parts = [f"{one.role} ({one.agent}) {one.activity}" for one in work] + [render_span(elapsed_s), *told]
-    if len(work) == 1 and not work[0].role:
-        parts = [work[0].agent, render_span(elapsed_s), work[0].activity, *told]
-    return " · ".join(printable(part) for part in parts if part)
+    told = [f"free in {render_span(left_s)}"] if left_s is not None else []
+    told += [render_span(elapsed_s)] + [f"{render_count(tokens)} tokens"] * (tokens > 0)
+    short = [printable(one.role or one.agent) for one in work]
+    names = [f"{name} ({printable(one.agent)})" if one.role and one.agent else name for name, one in zip(short, work)]
+    alone = len(work) == 1 and not work[0].role
+    between = 3 if alone else 1                            # columns that part an activity from what it stands beside
+    room = columns - columns_of(" · ".join(names + told))
+    if room < len(work) * (between + SAYING):
+        names, room = short, columns - columns_of(" · ".join(short + told))
+    while room < 0 and len(told) > 1:                      # better none than half a number
+        room += 3 + columns_of(told.pop())
+    doing = [printable(one.activity) for one in work]
+    widths = dict(enumerate(map(columns_of, doing)))
+    give_way(widths, room - len(work) * between, widths)
+    doing = [shown if shown == text or widths[i] >= SAYING else ""
+             for i, text in enumerate(doing) for shown in [cut_to(text, widths[i])]]
+    if alone:
+        parts = [*names, *told[:1], *doing, *told[1:]] if left_s is None else [*names, *doing, *told]
+    else:
+        parts = [" ".join(filter(None, pair)) for pair in zip(names, doing)] + told
+    return cut_to(" · ".join(filter(None, parts)), columns)
 
 
 def render_fields(fields: Mapping[str, Any]) -> str:
@@ -4653,6 +4991,39 @@ def render_plan(launches: Sequence[Mapping[str, Any]]) -> str:
         note = f"  # {row['skip']}" if row["skip"] else ""
         lines.append(f"{row['agent']}{note}\n    {' '.join(map(shell_word, row['argv']))}\n")
     return "".join(lines)
+
+
+def render_schema() -> dict[str, Any]:
+    """The JSON Schema of a config file, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "orch config", **_exported(SCHEMA)}
+
+
+def _exported(node: Any) -> Any:
+    """Copy a schema in plain JSON Schema, with comments allowed and "+" allowed at the head of an array."""
+    if isinstance(node, list):
+        return [_exported(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    out = {key: _exported(item) for key, item in node.items() if key not in ("x-kind", "propertyNames")}
+    out.update(_exported_kind(node.get("x-kind")))
+    if node.get("type") == "object":
+        out["patternProperties"] = {_COMMENT: {}}
+        form = _exported_kind(node.get("propertyNames", {}).get("x-kind"))
+        out.update({"propertyNames": {"anyOf": [{"pattern": _COMMENT}, form]}} if form else {})
+    if "items" in node:
+        out["prefixItems"] = [{"anyOf": [{"const": "+"}, out["items"]]}]
+        out.update({"not": {"const": ["+"]}} if "minItems" in node else {})
+    return out
+
+
+_COMMENT = r"^(_|\$schema$)"
+
+
+def _exported_kind(kind: str | None) -> dict[str, Any]:
+    if kind in ("duration", "cooldown"):
+        most_s = BELIEVED_S if kind == "cooldown" else MOST_S
+        return {"minimum": 0, "maximum": most_s, "maxLength": MOST_DURATION_CHARS, "pattern": f"^{_DURATION_FORM}$"}
+    return {"pattern": f"^{FORMS[kind][0]}$"} if kind and kind in FORMS else {}
 
 # === GITHUB ===============================================================
 # What a run tells GitHub Actions: a summary and outputs of the step, and one annotation. All are made from the
@@ -4877,7 +5248,10 @@ def id_of_long(line: LongLine) -> Any:
     first = re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + an_id + rb',\s*"method"', line.head)
     last = re.search(an_id + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z', line.tail)
     found = first or (last if re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"', line.head) else None)
-    return None if found is None else json.loads(found[1].decode("utf-8", "replace"))
+    try:
+        return None if found is None else json.loads(found[1].decode("utf-8"))
+    except ValueError:                                     # no UTF-8, or a control character
+        return None
 
 
 def parse_line(line: bytes) -> Any:
@@ -4895,8 +5269,12 @@ def id_of(given: Any) -> Any:
     (7, None, None)
     """
     found = given.get("id") if isinstance(given, dict) else None
-    usable = isinstance(found, (str, int)) or (isinstance(found, float) and math.isfinite(found))
-    return found if usable and not isinstance(found, bool) else None
+    return found if _is_name(found) or (isinstance(found, float) and math.isfinite(found)) else None
+
+
+def _is_name(given: Any) -> bool:
+    """Whether it is an integer, or a string that can be sent back: not half a character."""
+    return type(given) is int or (isinstance(given, str) and not re.search("[\ud800-\udfff]", given))
 
 
 def parse_message(given: Any) -> Message:
@@ -4923,7 +5301,7 @@ def terms_of(params: Mapping[str, Any], session: Terms | None) -> Terms:
     if not isinstance(meta, dict):
         raise ProtocolError(INVALID_PARAMS, "expected _meta to be an object")
     token = meta.get("progressToken")
-    if token is not None and (isinstance(token, bool) or not isinstance(token, (str, int))):
+    if token is not None and not _is_name(token):
         raise ProtocolError(INVALID_PARAMS, "expected a progressToken that is a string or an integer")
     if META + "protocolVersion" not in meta:
         if session is None:
@@ -5040,6 +5418,13 @@ def arguments_schema(options: Iterable[Option], words: str | None) -> dict[str, 
                                            **({"enum": list(option.choices)} if option.choices else {})}
     return {"type": "object", "properties": properties, "additionalProperties": False,
             **({"required": ["prompt"]} if words else {})}
+
+
+def with_seconds(given: Mapping[str, Any], options: Iterable[Option]) -> dict[str, Any]:
+    """The arguments with durations as text: some clients take no schema of two types, but models give numbers too."""
+    durations = {option.argument for option in options if option.metavar == "DUR"}
+    return {name: str(item) if name in durations and type(item) in (int, float) else item
+            for name, item in given.items()}
 
 
 def argument_problem(given: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
@@ -5431,11 +5816,14 @@ class World:
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file without ever waiting for it; raises OSError for anything else."""
+    """Open a regular file without ever waiting for it, 0600 where it is made; raises OSError for anything else."""
     import errno
     import stat
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        if flags & os.O_CREAT and mode & 0o600 != 0o600:   # by a umask that takes our own rights as well
+            os.fchmod(fd, stat.S_IMODE(mode) | 0o600)
         return fd
     os.close(fd)
     raise OSError(errno.EINVAL, "not a regular file", path)
@@ -5445,7 +5833,7 @@ def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
     """The content of a regular file; raises OSError for anything else, or when it is larger."""
     with open(open_file(path), "rb") as file:
         if os.fstat(file.fileno()).st_size > limit_bytes:
-            raise OSError(f"{path}: larger than {limit_bytes >> 20} MiB")
+            raise OSError(f"{path}: larger than {limit_bytes >> 10} KiB")
         return file.read()
 
 
@@ -5465,7 +5853,7 @@ def replace_file(path: str, pieces: Iterable[bytes], *, keep_existing: bool = Fa
     temporary = path + ".new"
     remove_file(temporary)
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         with open(fd, "wb") as file:
             file.writelines(pieces)
             file.flush()
@@ -5494,7 +5882,7 @@ class locked:  # used as `with locked(path):`, where a class name would read odd
         self.fd = -1
 
     def __enter__(self) -> None:
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self.fd = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         begun, pause_s = time.monotonic(), 0.001
         try:
             while not try_lock(self.fd):
@@ -5515,7 +5903,21 @@ def private_folder(env: Mapping[str, str]) -> str:
     """Make a temporary folder, 0700; `tempfile` would cost more than the folder."""
     path = os.path.join(os.path.realpath(env.get("TMPDIR") or "/tmp"), f"orch-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
+    os.chmod(path, 0o700)                                  # whatever the umask says
     return path
+
+
+def is_private_folder(path: Any) -> bool:
+    """Whether a path that was noted is a temporary folder of ours: by its name, its owner, and no link."""
+    import stat
+    name = os.path.basename(path) if isinstance(path, str) and os.path.isabs(path) else ""
+    if not re.fullmatch("orch-[0-9a-f]{16}", name):
+        return False
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):                          # it has gone, or is no path
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def remove_folder(path: str) -> None:
@@ -5566,6 +5968,7 @@ def make_folder(path: str) -> str:
         make_folder(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)                              # a umask may take our own rights as well
     except FileExistsError:
         pass
     return path
@@ -5698,7 +6101,7 @@ def trim_ledger(world: World, keep_days: float) -> None:
     except FileNotFoundError:
         pass
     make_folder(home_path(world, "cache"))
-    os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.close(open_file(stamp, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW))
     os.utime(stamp, (now, now))
     oldest = render_time(max(now - keep_days * 86400, 0)) or ""
     path = home_path(world, "usage.jsonl")
@@ -5746,28 +6149,33 @@ def read_config_layers(world: World, config_file: str | None) -> tuple[list[Laye
     """
     layers = [Layer("built-in", DEFAULTS)]
     path = os.path.join(world.cwd, os.path.expanduser(config_file)) if config_file else home_path(world, "config.json")
-    layers += _config_layer(path, required=config_file is not None)
+    text = _config_text(path, MAX_CONFIG_BYTES)
+    if text is not None:
+        layers.append(parse_config(text, path))
+    elif config_file:
+        raise OrchError(f"{path}: no such config file; check --config")
     top = find_checkout(world.cwd)
-    project = os.path.join(top, ".orch", "config.json") if top else ""
-    if not top or os.path.islink(os.path.dirname(project)) or os.path.realpath(project) == os.path.realpath(path):
+    project = os.path.join(top or "", ".orch", "config.json")
+    if not top or os.path.realpath(project) == os.path.realpath(path):
         return layers, ()
-    found = _config_layer(project, required=False)
+    if os.path.islink(project) or os.path.islink(os.path.dirname(project)):      # it may lead to anything of the user's
+        told = (f"{project}: ignored, since a checkout's config may not be reached through a link",)
+        return layers, told if os.path.lexists(project) else ()
     below = merged(layers)
-    trusted = {os.path.realpath(os.path.expanduser(p)) for p in below["trusted_projects"]
-               if p.startswith(("/", "~")) and "\0" not in p}
-    if not found or os.path.realpath(top) in trusted:
-        return layers + found, ()
-    kept, warnings = trust_project(found[0], below)
+    trusted = os.path.realpath(top) in {os.path.realpath(os.path.expanduser(p)) for p in below["trusted_projects"]}
+    text = _config_text(project, MAX_CONFIG_BYTES if trusted else MAX_UNTRUSTED_BYTES)
+    if text is None:
+        return layers, ()
+    kept, warnings = (parse_config(text, project), ()) if trusted else parse_untrusted(text, project, below)
     return [*layers, kept], warnings
 
 
-def _config_layer(path: str, *, required: bool) -> list[Layer]:
+def _config_text(path: str, most_bytes: int) -> str | None:
+    """The text of a config file; None where there is none."""
     try:
-        return [parse_config(read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), path)]
-    except (FileNotFoundError, NotADirectoryError) as err:
-        if required:
-            raise OrchError(f"{path}: no such config file; check --config") from err
-        return []
+        return read_file(path, most_bytes).decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except UnicodeDecodeError as err:
         raise OrchError(f"{path}: not UTF-8; save it in that encoding") from err
     except OSError as err:
@@ -6063,9 +6471,9 @@ class Child:
 
 def _kill(marker: str, root: int) -> None:
     """Kill all of an attempt, its group at one stroke: one of them may be just forking."""
-    left = family(marker, root, {})
+    found = family(marker, root, {})
     signal_group(root, "SIGKILL")
-    signal_all(left, "SIGKILL")
+    signal_all(found, "SIGKILL")
 
 
 def _take_rest(read: Callable[[], bool]) -> None:
@@ -6105,11 +6513,14 @@ def _exit_fd(pid: int) -> int | None:
 # === RUNNING ==============================================================
 # A note for each attempt in progress, written before its agent starts and removed when
 # it has ended and is recorded: between any two steps, one of note, ledger and jobs tells
-# of it. What a killed orch left is found there by the next one on that host. The
-# note stays open and locked while its orch lives, which no reused pid can fake; without
-# a lock (some network file systems) pid, start time and boot must agree.
+# of it. What a killed orch left is found there by the next one on that host, or after a
+# week on any: containers have a new name each time. The note stays open and locked while
+# its orch lives, which no reused pid can fake; without a lock (some network file systems)
+# pid, start time and boot must agree. A kill during the first snapshot, of which there is
+# no note yet, leaves its temporary folder behind.
 
 FORK_S = 0.5                                               # how long a child may be on its way to become an agent
+ELSEWHERE_S = 7 * 86400                                    # a host that has not cleared up by then is gone for good
 
 
 def running_folder(world: World) -> str:
@@ -6126,7 +6537,7 @@ def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> in
     me = {"host": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "start": start_of(os.getpid())}
     text = json.dumps({**me, "marker": attempt_id, **record}).encode()
     while True:                                            # another orch may take an empty one for a dead one's
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
         if try_lock(fd) and os.path.exists(path) and os.path.samestat(os.fstat(fd), os.stat(path)):
             break
         os.close(fd)
@@ -6160,7 +6571,7 @@ def start_of(pid: int) -> str | None:
 
 def read_running(world: World) -> list[dict[str, Any]]:
     """The attempts noted as in progress, each with `alive`: whether its orch still lives (None: on another host)."""
-    return [{**record, "path": path, "alive": _owner_lives(record, path)}
+    return [{**record, "path": path, "alive": _owner_lives(record, path, world.now())}
             for path, record in _read_notes(world) if record is not None]
 
 
@@ -6187,9 +6598,10 @@ def _read_notes(world: World) -> Iterator[tuple[str, dict[str, Any] | None]]:
         yield path, record if isinstance(record, dict) and isinstance(record.get("marker"), str) else None
 
 
-def _owner_lives(record: Mapping[str, Any], path: str) -> bool | None:
+def _owner_lives(record: Mapping[str, Any], path: str, now: float) -> bool | None:
     pid = record.get("pid")
-    if record.get("host") != os.uname().nodename:
+    is_recent = str(record.get("at") or "") > str(render_time(now - ELSEWHERE_S))
+    if is_recent and record.get("host") != os.uname().nodename:
         return None
     known = record.get("boot") == boot_id() and record.get("start") is not None
     if known and isinstance(pid, int) and start_of(pid) == record["start"]:
@@ -6227,6 +6639,12 @@ def _claim(path: str) -> int | None:
     return None
 
 
+def remove_folders(record: Mapping[str, Any]) -> None:
+    """Remove the temporary folders that a dead run has noted."""
+    for path in filter(is_private_folder, _list(record.get("folders"))):
+        remove_folder(path)
+
+
 def forget_claim(path: str, fd: int) -> None:
     """The dead run's attempt has been dealt with."""
     try:
@@ -6255,6 +6673,7 @@ TRACKED_FILE_BYTES = 16 << 20     # a larger file of git-lfs, once touched, woul
 MAX_UNTRACKED = 20_000
 MAX_DIFF_LINES = 4_000            # a file with more would hardly fit; asking for its text only costs time
 MAX_DIFF_PATHS = 300
+SUBJECT_CHARS = 1000              # of a commit
 MAX_BAD_FILES = 200               # failed tries; beyond, something else is wrong (a full disk)
 
 # What git reads from the environment is dropped, but for these and `GIT_CONFIG_*`, which carry safe
@@ -6313,6 +6732,8 @@ class Snapshot:
     index: str                        # the private index
     untracked: tuple[str, ...]        # what of it git did not track
     noted: Mapping[str, Noted]
+    stamps: Mapping[bytes, tuple[int, ...]]     # of the files that the first one read: to know them untouched
+    taken_at: float
 
 
 def run_git(
@@ -6396,10 +6817,11 @@ def take_snapshot(
     `before.repo.top`: what was recorded then stays in, though it be ignored by now. What git does not track of
     orch's home, if that lies in the working tree, is left out: it is nobody's work.
     """
+    taken_at = time.time()
     try:
         if before is None:
             _make_private_dir(repo, store, env)
-            _ignore_folder(os.path.join(store, "git", "info", "exclude"), home_of(env), repo.top)
+            _ignore_home(os.path.join(store, "git", "info", "exclude"), home_of(env), repo.top)
         index = os.path.join(store, "git", "index-after" if before else "index-before")
         git = _Private(repo.top, private_git_env(store, repo.top, index, env), deadline_at)
         _copy_index(repo, git)
@@ -6408,7 +6830,8 @@ def take_snapshot(
         _lend_old_line_ends(git, chosen.tracked)
         left_out = frozenset(_add_paths(git, chosen.tracked + chosen.untracked))
         kept = tuple(os.fsdecode(path) for path in chosen.untracked if path not in left_out)
-        return Snapshot(repo, store, index, kept, chosen.noted), ""
+        stamps = _stamps(repo.top, before.stamps if before else chosen.tracked + chosen.untracked)
+        return Snapshot(repo, store, index, kept, chosen.noted, stamps, taken_at), ""
     except GitError as trouble:
         return None, str(trouble)
     except OSError as trouble:
@@ -6421,6 +6844,20 @@ class _Private:
     top: str
     env: Mapping[str, str]
     deadline_at: float
+
+
+def _stamps(top: str, paths: Iterable[bytes]) -> dict[bytes, tuple[int, ...]]:
+    """Note what changes whenever a regular file does; its time of change cannot be set."""
+    import stat
+    found: dict[bytes, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            status = os.lstat(os.path.join(os.fsencode(top), path))
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found[path] = status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return found
 
 
 def _ask(git: _Private, *args: str, stdin: bytes | None = None) -> bytes:
@@ -6461,12 +6898,15 @@ def _make_private_dir(repo: Repo, store: str, env: Mapping[str, str]) -> None:
             _write(git_dir, f"info/{os.path.basename(path)}", _read(path))
 
 
-def _ignore_folder(exclude: str, folder: str, top: str) -> None:
-    """Add a folder inside `top` to a private list of what is ignored."""
-    inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
-    if inside != "." and not inside.startswith("..") and "\n" not in inside:
-        with open(exclude, "ab") as file:
-            file.write(b"\n/" + os.fsencode(re.sub(r"([\\*?\[\] ])", r"\\\1", inside)) + b"/\n")
+def _ignore_home(exclude: str, home: str, top: str) -> None:
+    """Add orch's home, if it lies in `top`, to a private list of what is ignored; what it holds, if it is `top`."""
+    inside = os.path.relpath(os.path.realpath(home), os.path.realpath(top))
+    if inside.split("/")[0] == ".." or "\n" in inside:
+        return
+    escaped = re.sub(r"([\\*?\[\] ])", r"\\\1", inside)
+    names = ("cache/", "state.json*", "state.lock", "usage.jsonl*", "usage.lock") if inside == "." else (f"{escaped}/",)
+    with open(exclude, "ab") as file:
+        file.write(b"".join(b"\n/" + os.fsencode(name) for name in names) + b"\n")
 
 
 def _pairs(listing: bytes) -> Iterator[tuple[str, bytes | None]]:
@@ -6528,8 +6968,19 @@ def _copy_index(repo: Repo, git: _Private) -> None:
         if shared and bytes.fromhex(shared[1]) in data:
             _write(git.env["GIT_DIR"], name, _read(os.path.join(repo.git_dir, name)))
     if b"sdir" in data:
-        # A sparse index stands for whole folders; spelling them out needs their trees, so it is done now.
-        _ask(git, "update-index", "--index-version", "2")
+        _spell_out(git)
+
+
+def _spell_out(git: _Private) -> None:
+    """Replace what stands for whole folders in a sparse index by their files, which reads and writes trees."""
+    entries = _ask(_writing(git), "-c", "index.sparse=true", "ls-files", "-z", "-s", "--sparse").split(b"\0")
+    folders = b"".join(entry.split(b" ")[1] + b"\n" for entry in entries if entry.startswith(b"040000 "))
+    if folders:
+        trees = _ask(git, "rev-list", "--objects", "--no-object-names", "--filter=blob:none", "--stdin", stdin=folders)
+        lent = _lend(git, trees)
+        if lent.code:                                      # git would take the folders for empty
+            raise _git_error("pack-objects", lent)
+    _ask(_writing(git), "update-index", "--force-write-index")
 
 
 def _read(path: str | bytes) -> bytes:
@@ -6547,7 +6998,8 @@ class _Found:
     """A path that git calls new, changed or gone."""
     path: bytes
     tracked: bool
-    stat: os.stat_result | None       # None: not there
+    size: int | None                  # None: not there
+    mtime_ns: int
     usable: bool                      # git can read it
 
 
@@ -6572,13 +7024,14 @@ def _look(path: bytes, tracked: bool, full: bytes) -> _Found | None:
     try:
         status = os.lstat(full.rstrip(b"/"))
     except OSError:
-        return _Found(path, tracked, None, True) if tracked else None
+        return _Found(path, tracked, None, 0, True) if tracked else None
+    found = functools.partial(_Found, path, tracked, status.st_size, status.st_mtime_ns)
     if stat.S_ISDIR(status.st_mode):
         # Tracked: a submodule, or a file that became a directory. Untracked: a repository of its own.
-        return _Found(path, tracked, status, tracked) if tracked or path.endswith(b"/") else None
+        return found(tracked) if tracked or path.endswith(b"/") else None
     if stat.S_ISLNK(status.st_mode):
-        return _Found(path, tracked, status, True)
-    return _Found(path, tracked, status, os.access(full, os.R_OK)) if stat.S_ISREG(status.st_mode) else None
+        return found(True)
+    return found(os.access(full, os.R_OK)) if stat.S_ISREG(status.st_mode) else None
 
 
 def _behind_link(top: bytes, path: bytes, known: dict[bytes, bool]) -> bool:
@@ -6607,10 +7060,10 @@ def _choose(walked: Iterator[_Found], before: Snapshot | None) -> _Chosen:
     chosen = _Chosen([], [], {})
     left = UNTRACKED_TOTAL_BYTES
     for item in sorted(found.values(), key=lambda item: (item.path not in first, item.path)):
-        size = item.stat.st_size if item.stat else 0
+        size = item.size or 0
         limit = TRACKED_FILE_BYTES if item.tracked else min(UNTRACKED_FILE_BYTES, left)
-        if item.stat and (size > limit or not item.usable or len(chosen.untracked) >= MAX_UNTRACKED):
-            chosen.noted[os.fsdecode(item.path)] = _note(item, item.stat)
+        if item.size is not None and (size > limit or not item.usable or len(chosen.untracked) >= MAX_UNTRACKED):
+            chosen.noted[os.fsdecode(item.path)] = _note(item)
         elif item.tracked:
             chosen.tracked.append(item.path)
         else:
@@ -6627,10 +7080,10 @@ def _hidden(before: Snapshot, found: Mapping[bytes, _Found]) -> dict[bytes, _Fou
     return {item.path: item for item in walked}
 
 
-def _note(item: _Found, status: os.stat_result) -> Noted:
+def _note(item: _Found) -> Noted:
     # Of a repository inside this one only its being there counts; its folder's size and time say nothing.
     folder = item.path.endswith(b"/")
-    return Noted(0, 0) if folder else Noted(status.st_size, status.st_mtime_ns, item.tracked)
+    return Noted(0, 0) if folder else Noted(item.size or 0, item.mtime_ns, item.tracked)
 
 
 def _lend_old_line_ends(git: _Private, tracked: Sequence[bytes]) -> None:
@@ -6639,11 +7092,15 @@ def _lend_old_line_ends(git: _Private, tracked: Sequence[bytes]) -> None:
     if not crlf:
         return
     entries = (entry.split(b"\t", 1) for entry in _ask(git, "ls-files", "-z", "-s").split(b"\0") if entry)
-    blobs = [meta.split(b" ")[1] for meta, path in entries if path in crlf]
+    blobs = b"".join(meta.split(b" ")[1] + b"\n" for meta, path in entries if path in crlf)
+    _lend(git, blobs)                 # where a partial clone lacks them, it fails: the line ends are taken as new
+
+
+def _lend(git: _Private, objects: bytes) -> Captured:
+    """Copy objects, one name on each line, to where commands that write find them."""
     pack = os.path.join(git.env["GIT_DIR"], "new", "pack", "pack")
-    # Contents that a partial clone lacks make it fail: then the line ends are taken as new.
-    run_git(("pack-objects", "-q", pack), git.top, env=git.env, deadline_at=git.deadline_at,
-            stdin=b"".join(blob + b"\n" for blob in blobs))
+    args = ("pack-objects", "-q", "--window=0", pack)
+    return run_git(args, git.top, env=git.env, deadline_at=git.deadline_at, stdin=objects)
 
 
 def _peek(path: bytes) -> bytes:
@@ -6691,11 +7148,16 @@ def diff_snapshots(
     """Compare two snapshots; or None and why not. Without text where contents are missing (partial clone)."""
     try:
         git = _private(after, env, deadline_at)
-        trees = _write_trees(git, *(_entries(_private(shot, env, deadline_at)) for shot in (before, after)))
+        held = [_entries(_private(shot, env, deadline_at)) for shot in (before, after)]
+        untouched = {path for path, stamp in before.stamps.items() if after.stamps.get(path) == stamp}
+        trees = _write_trees(git, *_differing(held[0], held[1], untouched))
         in_trees, counted = _compare(git, trees) if trees else ((), False)
-        parts = _patch_parts(git, trees, in_trees) if counted and diff_chars else {}
-        return fit_diff(merge_noted(in_trees, before.noted, after.noted), parts, diff_chars), ""
-    except GitError as trouble:
+        parts = _patch_parts(git, trees, in_trees, diff_chars) if counted and diff_chars else {}
+        inside = {os.fsdecode(_path(entry)) for entry in held[1] if entry.startswith(b"160000 ")}
+        inside.update(path for path in after.noted if path.endswith("/"))
+        changes = fit_diff(merge_noted(in_trees, before.noted, after.noted), parts, diff_chars)
+        return replaced(changes, closed=tuple(sorted(inside))), ""
+    except (GitError, OSError) as trouble:
         return None, str(trouble)
 
 
@@ -6704,9 +7166,25 @@ def _entries(git: _Private) -> frozenset[bytes]:
     return frozenset(_ask(git, "ls-files", "-z", "-s").split(b"\0"))
 
 
-def _write_trees(git: _Private, before: frozenset[bytes], after: frozenset[bytes]) -> tuple[str, ...]:
-    """Write two trees that hold only what differs; () where nothing does."""
-    sides = {b"before/": before - after, b"after/": after - before}
+def _differing(
+    before: frozenset[bytes], after: frozenset[bytes], untouched: set[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    """List what either holds alone, but for files that nobody has touched.
+
+    Of a file that a filter converts, orch records what it holds, and an agent's git what the filter made of it.
+    """
+    gone, new = before - after, after - before
+    same = untouched.intersection(map(_path, gone)).intersection(map(_path, new))
+    return [entry for entry in gone if _path(entry) not in same], [entry for entry in new if _path(entry) not in same]
+
+
+def _path(entry: bytes) -> bytes:
+    return entry.partition(b"\t")[2]
+
+
+def _write_trees(git: _Private, before: Sequence[bytes], after: Sequence[bytes]) -> tuple[str, ...]:
+    """Write two trees of what differs; () where nothing does."""
+    sides = {b"before/": before, b"after/": after}
     if not any(sides.values()):
         return ()
     # Each path begins with its side, so that one index makes both trees. A stage other than 0 is an unsolved
@@ -6745,8 +7223,11 @@ def _compare(git: _Private, trees: Sequence[str]) -> tuple[tuple[Change, ...], b
     raise _git_error("diff-tree", done)
 
 
-def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change]) -> Mapping[str, str]:
-    """Get the text of what changed, one part per path; none of huge and of binary files."""
+def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change], limit: int) -> Mapping[str, str]:
+    """Get the text of what changed, one part per path; none of huge and of binary files.
+
+    The patch may be as large as the files are, so it is written to disk, and only what can fit is read.
+    """
     small = [file for file in files if (file.added or 0) + (file.deleted or 0) <= MAX_DIFF_LINES]
     paths: list[str] = []
     if len(small) < len(files):
@@ -6754,9 +7235,18 @@ def _patch_parts(git: _Private, trees: Sequence[str], files: Sequence[Change]) -
         paths = [path for file in small for path in (file.path, file.old_path) if path]
     if not small:
         return {}
-    patch = _ask(git, "diff-tree", "-r", "-p", *RENAME_FLAGS, *DIFF_FLAGS, *trees, "--", *paths)
-    parts = split_patch(patch.decode("utf-8", "replace"), small)
-    return {file.path: parts[file.path] for file in small if file.path in parts and file.added is not None}
+    patch = os.path.join(git.env["GIT_DIR"], "patch")
+    _ask(git, "diff-tree", "-r", "-p", f"--output={patch}", *RENAME_FLAGS, *DIFF_FLAGS, *trees, "--", *paths)
+    text = {file.path for file in small if file.added is not None}
+    parts = {}
+    with open(patch, "rb") as lines:
+        spans = patch_spans(iter(lambda: lines.readline(1 << 16), b""), small)
+        sizes = {path: end - start for path, (start, end) in spans.items() if path in text}
+        kept = smallest(sizes, 4 * limit)                  # a character has at most four bytes
+        for path in (path for path in sizes if path in kept):
+            lines.seek(spans[path][0])
+            parts[path] = lines.read(sizes[path]).decode("utf-8", "replace")
+    return parts
 
 
 RENAME_FLAGS = ("-M", "-l400", "--no-rename-empty")
@@ -6786,35 +7276,46 @@ EMPTY_TREES = {
 def commits_between(
     before: Snapshot, after: Snapshot, *, env: Mapping[str, str], deadline_at: float
 ) -> tuple[str, ...]:
-    """List the subjects of the commits made between two snapshots, newest first, at most 100."""
+    """List the subjects of the commits made between two snapshots, newest first, at most 100.
+
+    A branch that was switched to has older ones too, which their dates tell apart; to remember all branches at
+    the first snapshot would take time in every run.
+    """
     old, new = before.repo.head, after.repo.head
     if not new or new == old:
         return ()
     try:
-        args = ("log", "--max-count=100", "--format=%h %s", new, *((f"^{old}",) if old else ()), "--")
+        shown = f"--format=%h %<({SUBJECT_CHARS},trunc)%s"
+        since = f"--max-age={int(before.taken_at)}"
+        args = ("log", "--max-count=100", since, shown, new, *((f"^{old}",) if old else ()), "--")
         out = _ask(_private(after, env, deadline_at), *args)
     except GitError:
         return ()
-    return tuple(out.decode("utf-8", "replace").splitlines())
+    return tuple(line.rstrip() for line in out.decode("utf-8", "replace").split("\n") if line)
 
 
 class Tree:
     """The working tree as it was before the first attempt, and what has changed since."""
 
     def __init__(self, world: World) -> None:
-        self.env = world.env
-        self.store = private_folder(world.env)
+        self.env, self.store, self.before, self.branch_now = world.env, "", None, None
         deadline_at = time.monotonic() + SNAPSHOT_S
         try:
+            self.store = private_folder(world.env)
             repo = find_repo(world.cwd, env=world.env, deadline_at=deadline_at)
             self.before, self.trouble = take_snapshot(repo, self.store, env=world.env, deadline_at=deadline_at)
+            self.branch_now = repo.branch if self.before else None
         except GitError as err:
             self.before, self.trouble = None, str(err)
+        except OSError as err:
+            self.trouble = f"no snapshot: {os.path.dirname(err.filename)}: {reason_of(err)}"
 
     @property
     def branch(self) -> str | None:
-        """The branch checked out when the run began."""
-        return self.before.repo.branch if self.before else None
+        """The branch checked out when the run began, and the one that is now, in words; None: there is none."""
+        began = self.before.repo.branch if self.before else None
+        now = self.branch_now
+        return began if began == now else f"{began or 'none'} when the task began, now {now or 'none'}"
 
     def changed_before(self) -> tuple[str, ...] | None:
         """The files that had changes before the run; None: not known."""
@@ -6831,6 +7332,9 @@ class Tree:
             repo = find_repo(self.before.repo.top, env=self.env, deadline_at=deadline_at)
         except GitError as err:
             return None, (), str(err)
+        if repo.top != self.before.repo.top:               # one around it, which is nobody's work
+            return None, (), "the repository that the task began in is gone"
+        self.branch_now = repo.branch
         after, trouble = take_snapshot(repo, self.store, env=self.env, deadline_at=deadline_at, before=self.before)
         if after is None:
             return None, (), trouble
@@ -6840,15 +7344,8 @@ class Tree:
 
     def close(self) -> None:
         """Remove what was kept."""
-        remove_folder(self.store)
-
-
-def open_tree(world: World) -> Tree | None:
-    """Take the first snapshot; None where there is no room for one."""
-    try:
-        return Tree(world)
-    except OSError:
-        return None
+        if self.store:
+            remove_folder(self.store)
 
 
 # === ATTEMPT ==============================================================
@@ -6885,6 +7382,8 @@ class Run:
         self.world, self.config, self.request, self.part = world, config, request, part
         self.began_on, self.began_at = world.now(), world.stop.clock()
         self.task_id: str = part.lead.task_id if part else new_task_id(self.began_on)
+        self.run_at: str | None = part.lead.run_at if part else render_time(self.began_on)  # when its first life began
+        self.earlier: int = part.lead.earlier if part else 0                               # attempts of earlier lives
         self.numbers: Iterator[int] = part.lead.numbers if part else itertools.count(1)    # of the task's attempts
         self.number = 0                                    # of the latest attempt
         self.project = path_text(find_checkout(world.cwd) or world.cwd)
@@ -6895,9 +7394,12 @@ class Run:
         self.warnings: list[str] = []
         self.home_trouble = False
         self.any_cooling = False
+        self.given_up: set[str] = set()                    # agents that waiting will not bring back
+        self.unstored_ends: dict[str, float] = part.lead.unstored_ends if part else {}    # cooldowns known here alone
         self.out_of_time = False
         self.wait_left_s = request.wait_s                  # of --wait
         self.tree: Tree | None = None
+        self.changed_in_earlier_life: frozenset[str] = frozenset()         # paths; of a run with roles that goes on
         self.notes: list[tuple[str, int]] = []             # of the latest attempt: id and descriptor
         self.report = Report()                             # of the last attempt
         self.summary = ""                                  # what the last agent said of its own work, when asked
@@ -6930,11 +7432,15 @@ class Run:
             lead.home_trouble = True
             lead.warn(text)
 
-    def note(self, **of: Any) -> dict[str, Any]:
-        """What the note of an attempt in progress says, or that of a team, which has no agent and no process."""
+    def note(self, *folders: str, **of: Any) -> dict[str, Any]:
+        """What the note of an attempt in progress says, or that of a team, which has no agent and no process.
+
+        `folders` are temporary ones, to be removed by whoever finds the run dead.
+        """
         return {"task_id": self.task_id, "agent": None, "model": None, "at": render_time(self.world.now()),
-                "run_at": render_time(self.began_on), "role": self.part.role if self.part else None,
-                "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt), **of}
+                "run_at": self.run_at, "earlier": self.earlier, "role": self.part.role if self.part else None,
+                "project": self.project, "prompt": self.prompt_start, "prompt_chars": len(self.request.prompt),
+                "folders": [path for path in (self.tree.store if self.tree else "", *folders) if path], **of}
 
     def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
         """Note an attempt before its agent starts, in place of the one before it, which is in the ledger by now."""
@@ -6952,8 +7458,13 @@ class Run:
         """Let go of what it has; a run that ended by an error leaves its notes to the next one."""
         while self.notes:
             os.close(self.notes.pop()[1])
+        self.close_tree()
+
+    def close_tree(self) -> None:
+        """Remove the snapshots."""
         if self.tree is not None:
             self.tree.close()
+            self.tree = None
 
     def time_left(self) -> float:
         """Seconds to the deadline."""
@@ -6990,6 +7501,7 @@ def try_agent(run: Run, task: Task) -> tuple[Attempt, Verdict, Report]:
     run.emit("attempt_start", attempt=number, agent=candidate.agent.name, model=candidate.model, kind=task.kind)
     ended, report = Watch(run, task, attempt_id).run()
     verdict = classify(candidate.agent, shortened(ended), report, task.prompt, Clock(run.world.now(), None))
+    verdict = replaced(verdict, error=verdict.error and without_cut_word(verdict.error))
     done = Attempt(
         candidate.agent.name, candidate.model or report.model, candidate.effort, verdict.outcome, verdict.error_class,
         verdict.error, ended.exit_code, ended.signal, int((run.world.stop.clock() - began) * 1000), report.usage,
@@ -7082,8 +7594,8 @@ class Watch:
         world = self.run_.world
         task, run = self.task, self.run_
         run.note_attempt(self.attempt_id, run.note(
-            kind=task.kind, nth=len(run.attempts) + len(run.extra) + 1, agent=self.agent.name,
-            model=task.candidate.model, prompt_chars=len(task.prompt)))
+            os.path.dirname(self.usage_file or ""), kind=task.kind, nth=len(run.attempts) + len(run.extra) + 1,
+            agent=self.agent.name, model=task.candidate.model, prompt_chars=len(task.prompt)))
         try:
             launch, limits = self.launch(), self.limits()
             argv = [to_utf8(part) for part in launch.argv]
@@ -7091,7 +7603,8 @@ class Watch:
             process = spawn(argv, cwd=world.cwd, program=find_program(self.agent.command[0], world.env),
                             env=self.environment(), stdin=stdin is not None)
         except (OSError, ValueError) as err:
-            told = f"{self.agent.command[0]}: {reason_of(err)}"
+            astray = getattr(err, "filename", None) == world.cwd     # an earlier agent has removed it
+            told = f"{f'the working directory {world.cwd}' if astray else self.agent.command[0]}: {reason_of(err)}"
             is_there = getattr(err, "errno", None) not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC)
             return Ended(None, stderr=told), Report(error=told, failed=is_there or None, complete=False)
         child = Child(process, self.attempt_id, limits, world.stop, self)
@@ -7306,21 +7819,30 @@ def prepare(world: World, request: Request, config_file: str | None) -> tuple[Co
             raise OrchError(f'unknown {kind} "{name}"{did_you_mean(name, known)}; known: '
                             + (", ".join(known) or f'none, since the config has no "{kind}s"'))
     names = [request.agent] if request.agent else config.order
-    able = [name for name in {*names, *config.order} if config.agents[name].enabled]
-    if not able:
-        raise OrchError('no agent is enabled: see "order" and "enabled" in `orch config`')
+    able = enabled_of(config, names if request.agent and not request.failover else [*names, *config.order])
     if not any(takes(config.agents[name], request.prompt) for name in able):
         raise OrchError(f"{', '.join(able)}: {SKIP_WORDS['too_long']}, and it takes none through standard input; "
                         "shorten the prompt, or set `stdin_args` of an agent in the config")
     return config, warnings
 
 
+def enabled_of(config: Config, names: Sequence[str]) -> list[str]:
+    """Those of some agents that are enabled; raises OrchError where none is."""
+    found = [name for name in dict.fromkeys(names) if config.agents[name].enabled]
+    if not found:
+        which = ", ".join(dict.fromkeys(names)) or "the order is empty"
+        raise OrchError(f'no agent is enabled ({which}): see "order" and "enabled" in `orch config`')
+    return found
+
+
 def plan(one: Run) -> Route:
-    """The route, after waiting for a reset where that was asked for."""
+    """The route, after waiting for a reset where that was asked for; without the agents that were given up."""
     stop = one.world.stop
     while True:
         planned = route(one.config, one.request, cooling_now(one), lambda agent: is_installed(one.world, agent),
-                        lambda: changed_before(one))
+                        lambda: _files(one))
+        planned = replaced(planned, candidates=tuple(
+            c for c in planned.candidates if c.agent.name not in one.given_up))
         ends = [c.retry_at for c in planned.candidates if c.retry_at is not None]
         one.any_cooling = bool(ends)
         if planned.usable() or not ends or one.wait_left_s <= 0:
@@ -7347,10 +7869,14 @@ def is_installed(world: World, agent: Agent) -> bool:
     return find_program(agent.command[0], world.env) is not None
 
 
-def changed_before(one: Run) -> Sequence[str]:
-    """The files that had changes before the run, for rules that match paths."""
-    one.tree = one.tree or open_tree(one.world)
-    return (one.tree and one.tree.changed_before()) or ()
+def _files(one: Run) -> Sequence[str]:
+    one.tree = one.tree or Tree(one.world)
+    return files_of(one.world, one.tree, one.request.prompt)
+
+
+def files_of(world: World, tree: Tree, prompt: str) -> Sequence[str]:
+    """What the `paths` of rules are for: the files with changes before the run, else those that the prompt names."""
+    return tree.changed_before() or paths_in(prompt, find_checkout(world.cwd) or os.path.abspath(world.cwd))
 
 
 def cooling_now(one: Run) -> dict[str, float]:
@@ -7360,15 +7886,20 @@ def cooling_now(one: Run) -> dict[str, float]:
         trouble = one.in_home(update_state, lambda fresh: fresh)
     if trouble:
         one.warn_home(trouble)
-    return cooling(state, one.world.now())
+    now = one.world.now()
+    return {**{key: end for key, end in one.unstored_ends.items() if end > now}, **cooling(state, now)}
 
 
 def attempt_until_waited(one: Run) -> Route:
-    """Route and attempt; where every agent came to its limit, once more after each wait that --wait allows."""
+    """Route and attempt; where every agent came to its limit, once more after each wait that --wait allows.
+
+    Each round tries somebody or gives somebody up, and whoever was tried is given up or cools: a round without
+    waiting cannot come twice.
+    """
     while True:
         planned = plan(one)
         attempt_all(one, planned)
-        at_limit = exit_status(one.attempts, one.any_cooling) == Exit.TRY_LATER
+        at_limit = planned.usable() and exit_status(one.attempts, one.any_cooling) == Exit.TRY_LATER
         if not at_limit or one.wait_left_s <= 0 or one.out_of_time or one.world.stop.signal is not None:
             return planned
 
@@ -7377,10 +7908,11 @@ def attempt_all(one: Run, planned: Route) -> None:
     """Try the usable agents in turn until one answers or none may follow."""
     usable = planned.usable()
     if usable and (len(usable) > 1 or one.request.changes_wanted):
-        one.tree = one.tree or open_tree(one.world)
+        one.tree = one.tree or Tree(one.world)
     prompt = one.request.prompt
-    for index, candidate in enumerate(usable):
-        if index and newly_cooling(one, candidate):
+    for index, known in enumerate(usable):
+        candidate = still_free(one, known, planned.preferred) if index else known
+        if candidate.skip is not None:
             continue
         if one.world.stop.signal is not None or one.time_left() <= 0:
             one.out_of_time = one.world.stop.signal is None
@@ -7388,6 +7920,7 @@ def attempt_all(one: Run, planned: Route) -> None:
         if one.attempts:
             prompt = hand_over(one, candidate)
         if not takes(candidate.agent, prompt):             # the handoff is longer than the prompt was
+            one.given_up.add(candidate.agent.name)
             one.warn(f"{candidate.agent.name} is {SKIP_WORDS['too_long']}")
             continue
         attempt(one, Task(candidate, prompt, planned.context))
@@ -7397,18 +7930,20 @@ def attempt_all(one: Run, planned: Route) -> None:
             ask_summary(one, Task(candidate, SUMMARY_PROMPT, planned.context, "summary", one.report.session_id))
 
 
-def newly_cooling(one: Run, candidate: Candidate) -> bool:
-    """Whether another orch has met this agent's limit since the route was planned."""
-    ends = cooling_now(one)
-    hit = candidate.agent.name in ends or model_cooling(ends, candidate.agent.name, candidate.model) is not None
-    one.any_cooling = one.any_cooling or hit
-    return hit
+def still_free(one: Run, candidate: Candidate, preferred: str) -> Candidate:
+    """The candidate with the limits that another orch has met since the route was planned."""
+    asked = one.request.model is not None and candidate.agent.name == preferred
+    found = cooled(candidate, cooling_now(one), keeps_model=asked)
+    one.any_cooling = one.any_cooling or found.skip is not None
+    return found
 
 
 def attempt(one: Run, task: Task) -> None:
     """One attempt, recorded."""
     done, verdict, one.report = try_agent(one, task)
     one.summary = ""
+    if verdict.outcome != LIMITED:
+        one.given_up.add(done.agent)
     key, entry = cool(one, task.candidate, verdict) if verdict.outcome == LIMITED else ("", None)
     done = replaced(done, retry_at=parse_time(entry["until"]) if entry else None)
     one.attempts.append(done)
@@ -7432,6 +7967,8 @@ def cool(one: Run, candidate: Candidate, verdict: Verdict) -> tuple[str, dict[st
     one.in_home(update_state, change)
     if not entries:
         change(empty_state())
+    if key not in cooling(read_state(one.world)[0], now):  # then it is remembered here, and lasts a moment at least
+        one.unstored_ends[key] = max(parse_time(entries[-1]["until"]) or 0, now + 1)
     one.any_cooling = True
     return key, entries[-1]
 
@@ -7455,11 +7992,19 @@ def hand_over(one: Run, candidate: Candidate) -> str:
     changes, commits, trouble = tree.changes(one.config.diff_chars) if tree else (None, (), "")
     text, masked = render_handoff(HandoffFacts(
         request=one.request.prompt, stopped=tuple(Stopped(a.agent, why_stopped(a)) for a in one.attempts),
-        branch=tree.branch if tree else None, earlier=tree.changed_before() if tree else None,
+        branch=tree.branch if tree else None, earlier=changed_earlier(one),
         changes=changes, unknown_why=trouble, commits=commits, summary=one.summary, answer=one.report.answer))
     one.emit("handoff", agent=candidate.agent.name, after=done.agent, outcome=done.outcome, error=done.error,
              error_class=done.error_class, retry_at=render_time(done.retry_at), redacted=dict(masked), prompt=text)
     return text
+
+
+def changed_earlier(one: Run) -> tuple[str, ...] | None:
+    """The files that had changes before the run, or the team's of which it is a part, began; None: not known."""
+    lead = one.part.lead if one.part else one
+    tree = lead.tree or one.tree
+    found = tree.changed_before() if tree else None
+    return found and tuple(path for path in found if path not in lead.changed_in_earlier_life)
 
 
 def why_stopped(done: Attempt) -> str:
@@ -7484,6 +8029,7 @@ def with_changes(one: Run, result: Result) -> Result:
 
 def record_end(one: Run, result: Result, job: Mapping[str, Any] | None, keys: Sequence[str] = ()) -> Result:
     """Write the job, if it is one, and what has answered; returns the result with all warnings."""
+    one.close_tree()                                       # while there is a note of it
     if job or keys:
         one.in_home(update_state, lambda state: with_job(with_success(state, keys), job, one.world.now()))
     one.forget_notes()
@@ -7541,7 +8087,9 @@ def error_text(one: Run, code: Exit, last: Attempt | None) -> str:
 
 def not_installed_text(config: Config, wanted: str | None, path: str) -> str:
     """What to say when no agent's program was found."""
-    names = [wanted] if wanted else list(config.order)
+    names = enabled_of(config, [wanted, *config.order] if wanted else config.order)
+    if wanted in names:
+        names = [wanted]
     hints = "; ".join(f"{name}: {config.agents[name].install_hint or config.agents[name].command[0]}" for name in names)
     return f"no agent is installed ({hints}); searched PATH={path}; `orch demo` shows orch with nothing installed"
 
@@ -7599,17 +8147,21 @@ def adopt_orphans(one: Run) -> None:
         if claim is not None:                              # else its orch lives, or another one was quicker
             try:
                 adopt(one, record)
+                remove_folders(record)
             finally:
                 one.in_home(lambda _world, path, fd: forget_claim(path, fd), record["path"], claim)
+
+
+KILLED = "orch was killed"
 
 
 def adopt(one: Run, record: Mapping[str, Any]) -> None:
     """Take over one dead run's attempt: stop it, say so, record it as aborted; each but what was done before."""
     task_id, agent, now = str(record.get("task_id")), record.get("agent"), one.world.now()
-    in_ledger = one.in_home(is_in_ledger, record)
-    is_job = any(job.get("id") == task_id and str(job.get("at")) >= str(record.get("run_at"))
-                 for job in read_state(one.world)[0]["jobs"])      # a run that went on has one of an earlier life too
-    if in_ledger and is_job:                               # it was killed when all was done
+    lines = one.in_home(lines_of_life, record) or []
+    in_ledger = is_in_ledger(record, lines)
+    known: dict[str, Any] = next((job for job in read_state(one.world)[0]["jobs"] if job.get("id") == task_id), {})
+    if in_ledger and known:                                # it was killed when all was done
         return
     stopped = stop_family(record["marker"]) if record.get("boot") == boot_id() and not in_ledger else 0
     where = f" on {printable(str(agent))}" if agent else ""
@@ -7620,21 +8172,27 @@ def adopt(one: Run, record: Mapping[str, Any]) -> None:
     told = {"at": render_time(now), "agent": agent, "model": record.get("model"), "error_class": "signal",
             "usage": None, "cost_usd": None, "duration_ms": None, "project": record.get("project")}
     if not in_ledger:
-        one.in_home(append_ledger, {**told, "task_id": task_id, "outcome": ABORTED,
-                                    "prompt_chars": record.get("prompt_chars"), "role": record.get("role"),
-                                    "kind": record.get("kind", "run")})
-    job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": "orch was killed", "attempts": 1,
-           "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None}
-    if not is_job:
+        lines.append({**told, "task_id": task_id, "outcome": ABORTED, "prompt_chars": record.get("prompt_chars"),
+                      "role": record.get("role"), "kind": record.get("kind", "run")})
+        one.in_home(append_ledger, lines[-1])
+    if not known or known.get("error") == KILLED:          # of two roles that were at work at once, the second one adds
+        job = {**told, "id": task_id, "status": ABORTED, "exit_code": None, "error": KILLED,
+               "cwd": record.get("project"), "prompt": record.get("prompt"), "retry_at": None, **known,
+               **spent_in(lines)}
         one.in_home(update_state, lambda state: with_job(state, job, now))
 
 
-def is_in_ledger(world: World, record: Mapping[str, Any]) -> bool:
-    """Whether the attempt of a note has its line in the ledger: the third of a task has, when there are three."""
-    lines = read_ledger_since(world, str(record.get("run_at")))
+def lines_of_life(world: World, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ledger's lines of the run that a note is of; of one that went on, those of its latest life."""
+    since, task_id, earlier = str(record.get("run_at")), record.get("task_id"), record.get("earlier")
+    lines = [line for line in read_ledger_since(world, since) if line and line.get("task_id") == task_id]
+    return lines[earlier:] if isinstance(earlier, int) else lines
+
+
+def is_in_ledger(record: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the attempt of a note has its line: the third of a role has, when there are three."""
     number = record.get("nth", record["marker"].rpartition(".")[2])
-    mine = ("task_id", "role")                             # of a team, two roles may have been at work at once
-    written = [line for line in lines if line and all(line.get(key) == record.get(key) for key in mine)]
+    written = [line for line in lines if line.get("role") == record.get("role")]    # two may have been at work at once
     return str(number).isdecimal() and len(written) >= int(number)
 
 # === READINESS ============================================================
@@ -7716,13 +8274,15 @@ def able_agent(world: World, config: Config, role: Role, request: Request, *, as
     ready = [name for name in usable if name not in ends] or (usable if request.wait_s > 0 else [])
     if ready:
         return min(ready, key=lambda name: ends.get(name, 0))
-    raise _not_ready(role, able, found, {name: ends[name] for name in usable})
+    if usable:
+        first = min(ends[name] for name in usable)
+        raise OrchError(f'role {role.name} needs "{role.capability}", but {", ".join(usable)}: at its limit '
+                        f"({render_until(first, world.now(), time.localtime)})", Exit.TRY_LATER, first)
+    raise _not_ready(role, able, found)
 
 
-def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent], ends: Mapping[str, float]) -> OrchError:
+def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent]) -> OrchError:
     what = f'role {role.name} needs "{role.capability}", but '
-    if ends:
-        return OrchError(f"{what}{', '.join(ends)}: at its limit", Exit.TRY_LATER, min(ends.values()))
     if found:
         hints = "; ".join(f"{agent.name}: {agent.login_hint or 'see its documentation'}" for agent in found)
         return OrchError(f"{what}nobody is logged in ({hints})", Exit.NO_LOGIN)
@@ -7737,9 +8297,10 @@ def _not_ready(role: Role, able: Sequence[Agent], found: Sequence[Agent], ends: 
 # there, and nothing in it is believed but what it must say. The lock in it is held for
 # as long as the run goes on.
 
-RUN_FILE, RUN_LOCK = "run.json", "run.lock"
+RUN_FILE, RUN_LOCK, CHANGES_FILE = "run.json", "run.lock", "changes.json"
 MAX_RUN_BYTES = 16 << 20
 MAX_ASSETS = 1000
+PIECE_CHARS = 1 << 18                                      # encoded at a time: an answer may be large
 LOCK_TRIES = 5
 STILL_GOING = "{}: this run is still going"
 
@@ -7755,7 +8316,8 @@ def runs_folder(world: World, *below: str) -> str:
     for name in (".orch", "runs", *below):
         path = os.path.join(path, name)
         if os.path.islink(path):
-            raise OrchError(f"{path}: a link, and orch follows none there; remove it")
+            what_to_do = "start roles in another directory" if path == world.home else "remove it"
+            raise OrchError(f"{path}: a link, and orch follows none there; {what_to_do}")
     return path
 
 
@@ -7764,7 +8326,7 @@ def open_run(world: World, run_id: str) -> tuple[str, int]:
     folder = make_folder(runs_folder(world, run_id))
     try:                                                   # not by a temporary file: another run may be at it too
         ignore = os.path.join(os.path.dirname(folder), ".gitignore")
-        with open(os.open(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        with open(open_file(ignore, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(b"*\n")
     except FileExistsError:
         pass
@@ -7797,9 +8359,10 @@ def is_going(folder: str) -> bool:
 
 
 def write_artifact(world: World, run_id: str, name: str, text: str) -> str:
-    """Write a file of a run, whole or not at all; returns its path."""
+    """Write a file of a run and a line end, whole or not at all; returns its path."""
     path = os.path.join(runs_folder(world, run_id), name)
-    replace_file(path, [text.encode("utf-8", "replace")])
+    pieces = (text[start:start + PIECE_CHARS].encode("utf-8", "replace") for start in range(0, len(text), PIECE_CHARS))
+    replace_file(path, itertools.chain(pieces, [b"\n"]))
     return path
 
 
@@ -7846,7 +8409,7 @@ def read_runs(world: World) -> list[dict[str, Any]]:
 
 def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     """What run.json says, with `folder`; None where it says nothing of use."""
-    if _name_problem(run_id):
+    if not fits("name", run_id):
         return None
     try:
         folder = runs_folder(world, run_id)
@@ -7854,7 +8417,8 @@ def read_run(world: World, run_id: str) -> dict[str, Any] | None:
     except (OSError, OrchError, ValueError, RecursionError):
         return None
     if record["status"] == "running" and not is_going(folder):
-        roles = [{**role, "status": "interrupted"} if role["status"] == "running" else role for role in record["roles"]]
+        ends = {"running": "interrupted", "waiting": "skipped"}
+        roles = [{**role, "status": ends.get(role["status"], role["status"])} for role in record["roles"]]
         record = {**record, "status": "interrupted", "roles": roles}
     return {**record, "id": run_id, "folder": folder}
 
@@ -7962,14 +8526,15 @@ def one_at_a_time(world: World) -> World:
 class Team:
     """A run with roles under way: the plan, and what its roles have come to."""
 
-    def __init__(self, lead: Run, selection: Selection, at: str | None = None,
-                 kept: Mapping[str, Share] | None = None) -> None:
+    def __init__(self, lead: Run, selection: Selection, kept: Mapping[str, Share] | None = None,
+                 changed: Changes | None = None) -> None:
         from threading import Lock
         self.lead, self.selection = lead, selection
-        self.at = at or render_time(lead.began_on)         # of its first life
         self.roles = roles_of(lead.config, selection.roles)
         self.shares: list[Share | None] = [(kept or {}).get(role.name) for role in self.roles]
-        self.resumed = kept is not None
+        self.resumed, self.changed = kept is not None, changed             # by its earlier lives
+        lead.changed_in_earlier_life = frozenset(path for change in (changed.files if changed else ())
+                                                 for path in (change.path, change.old_path) if path)
         self.begun: set[str] = set()
         self.lock = Lock()                                 # of run.json
         self.folder: str | None = None
@@ -8012,9 +8577,9 @@ class Team:
         """What run.json says."""
         lead = self.lead
         options = {name: getattr(lead.request, name) for name in (*OPTION_TEXTS, *OPTION_SPANS, "failover")}
-        return {"version": RUN_VERSION, "id": lead.task_id, "at": self.at, "status": status,
+        return {"version": RUN_VERSION, "id": lead.task_id, "at": lead.run_at, "status": status,
                 "prompt": lead.request.prompt, "cwd": path_text(lead.world.cwd), "options": options,
-                "selection": self.selection.__dict__, "roles": self.role_rows(running=True)}
+                "selection": self.selection.__dict__, "roles": self.role_rows(running=status == "running")}
 
     def role_rows(self, *, running: bool = False) -> list[dict[str, Any]]:
         """The roles in plan order, as results and run.json write them."""
@@ -8037,10 +8602,17 @@ class Team:
 
     def changes(self, batch: Sequence[int]) -> Changes | None:
         """What has changed since the run began, for a batch: who only reads has no other way to see what."""
+        found = self.look() if any(share is not None for share in self.shares[:batch[0]]) else None
+        return replaced(found, diff="", shown=()) if found and self.roles[batch[0]].writes else found
+
+    def look(self) -> Changes | None:
+        """Find out what has changed since the run began, and keep that for a later life of it."""
         lead = self.lead
-        if lead.tree is None or self.resumed or not any(share is not None for share in self.shares[:batch[0]]):
-            return None
-        return lead.tree.changes(0 if self.roles[batch[0]].writes else lead.config.diff_chars)[0]
+        found = lead.tree.changes(lead.config.diff_chars)[0] if lead.tree else None
+        if found is not None:
+            found = join_changes(self.changed, found, lead.config.diff_chars)
+            self.keep(CHANGES_FILE, render_changes(found))
+        return found
 
     def way_on(self) -> str:
         """What to do after an end that came too early; empty where it is no better than to ask again."""
@@ -8068,10 +8640,13 @@ def run_team(team: Team, warnings: Sequence[str]) -> Result:
     try:
         adopt_orphans(lead)
         if team.resumed:                                   # each attempt has its line by now: no id is used twice
-            lead.numbers = itertools.count(1 + (lead.in_home(count_attempts, lead.task_id, team.at) or 0))
-        lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
+            lead.earlier = lead.in_home(count_attempts, lead.task_id, lead.run_at) or 0
+            lead.numbers = itertools.count(1 + lead.earlier)
         if lead.request.changes_wanted or len(team.roles) > 1:
-            lead.tree = open_tree(lead.world)
+            lead.tree = Tree(lead.world)
+        lead.note_attempt(f"{lead.task_id}.0", lead.note(kind="team", nth=0))    # also between two attempts
+        if team.resumed:                                   # its record tells whether this life has ended
+            lead.in_home(update_state, lambda state: without_job(state, lead.task_id))
         team.save()
         for batch in plan_batches(team.roles):
             left = [index for index in batch if team.shares[index] is None]
@@ -8148,7 +8723,7 @@ def end_share(team: Team, index: int, one: Run, result: Result) -> None:
     role, good = team.roles[index], result.status == "ok"
     said = (result.answer if good else one.report.answer) or ""
     name = f"{role.name}.md" if good else f"{role.name}.failed.md"
-    artifact = team.keep(name, said.rstrip("\n") + "\n") if said.strip() or good else None
+    artifact = team.keep(name, said.rstrip("\n")) if good or (said and not said.isspace()) else None
     assets = find_assets(one.world, one.task_id, role.name) if one.part and one.part.assets else ()
     share = Share(role.name, result.status, Exit(result.exit_code), result.agent, said, result.error, artifact, assets,
                   usage_json(result.usage), result.cost_usd, result.duration_ms, result, tuple(one.extra))
@@ -8172,7 +8747,10 @@ def conclude_team(team: Team) -> Result:
         lead.extra += share.extra
         for text in share.result.warnings if share.result else ():
             lead.warnings.append(f"{share.role}: {text}")
-    result = with_changes(lead, team_result(team, shares, code))
+    result = team_result(team, shares, code)
+    if lead.request.changes_wanted or (code != Exit.OK and team.way_on()):
+        found = team.look()
+        result = replaced(result, changed_files=changed_files(found) if lead.request.changes_wanted else None)
     team.save(result.status)
     return record_end(lead, result, {**job_of(lead, result), "roles": list(team.selection.roles)})
 
@@ -8180,8 +8758,10 @@ def conclude_team(team: Team) -> Result:
 def team_result(team: Team, shares: Sequence[Share], code: Exit) -> Result:
     """The result of a team, but for what is found out last; the role that decides it gives agent and error."""
     lead, good = team.lead, code == Exit.OK
-    hits = [share for share in shares if share.code == code] or shares
-    last = (hits[-1] if good else hits[0]) if hits else None
+    stopping = [share for role, share in zip(team.roles, team.shares)
+                if share and share.code != Exit.OK and role.on_failure == "stop"]
+    hits = [share for share in stopping or shares if share.code == code] or shares
+    last = (hits[0] if stopping else hits[-1]) if hits else None           # as `team_exit` decides
     of = last.result if last else None
     spent = [*lead.attempts, *lead.extra]
     answers = [(share.role, share.agent, share.answer) for share in shares if share.code == Exit.OK]
@@ -8284,54 +8864,66 @@ def never_blocking(fd: int) -> int:
         return fd
 
 
+# A window made narrower may have broken the line into several, or not: that differs from terminal to terminal. Going
+# up to clear them all would cost the user's own lines where it has not.
+CLEARED = "\r\x1b[K"
+
+
 class LiveLine:
     """One line on a terminal's standard error that tells what is going on, and is gone at the end."""
 
     def __init__(self, world: World, *, on: bool = True) -> None:
         self.world = world
         self.on = on and os.isatty(2) and world.env.get("TERM", "dumb") != "dumb"
-        self.drawn = 0                                     # columns of what stands there
+        self.drawn = False                                 # whether it stands there
         self.began_at = self.drawn_at = time.monotonic()
         self.work: Sequence[Work] = ()
-        self.until: float | None = None                    # the end of a limit that is waited for
         if self.on:
             world.stop.on_tick = self.tick
 
-    def show(self, work: Sequence[Work], until: float | None = None) -> None:
-        """Show who is at work, and what is waited for; nothing at all where nobody is."""
-        self.work, self.until = work, until
+    def show(self, work: Sequence[Work]) -> None:
+        """Show who is at work, or waits for the end of a limit; nothing at all where nobody is."""
+        self.work = work
         self.draw()
 
     def tick(self) -> None:
-        """Let it show how the time goes by."""
-        if time.monotonic() - self.drawn_at >= TICK_S:
+        """Let it show how the time goes by; once a stop is asked for, take it away, before a shell prompts there."""
+        if self.world.stop.signal is not None:
+            self.erase()
+        elif time.monotonic() - self.drawn_at >= TICK_S:
             self.draw()
 
     def draw(self) -> None:
-        """Draw it anew, in one write."""
-        if not self.on or not self.work:
+        """Draw it anew, in one write, so short that the `^C` of a terminal's echo does not break it into two."""
+        if not self.work:
             self.erase()
+        if not self.on or not self.work or self.world.stop.signal is not None:
             return
         self.drawn_at = time.monotonic()
-        left_s = self.until - self.world.now() if self.until else None
-        text = cut_to(render_live(self.work, self.drawn_at - self.began_at, left_s), terminal_width() - 1)
-        write_err(self.clearing() + text, 0)
-        self.drawn = columns_of(text)
-
-    def clearing(self) -> str:
-        """What clears it, line by line: a window made narrower since has broken it into several."""
-        return "\r\x1b[K" + "\x1b[A\x1b[K" * (max(self.drawn - 1, 0) // terminal_width())
+        if in_foreground(2):
+            ends = [one.until - self.world.now() for one in self.work if one.until]
+            text = render_live(self.work, self.drawn_at - self.began_at, min(ends, default=None), terminal_width() - 3)
+            write_err(CLEARED + text, 0)
+            self.drawn = True
 
     def erase(self) -> None:
-        """Remove it."""
-        if self.drawn:
-            write_err(self.clearing(), 0)
-            self.drawn = 0
+        """Remove it; what a shell has written there since it took the terminal back is left alone."""
+        if self.drawn and in_foreground(2):
+            write_err(CLEARED, 0)
+        self.drawn = False
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         self.erase()
         self.on, self.world.stop.on_tick = False, None
+
+
+def in_foreground(fd: int) -> bool:
+    """Whether this is the job that a shell has given its terminal to, or no shell's at all."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:
+        return True
 
 
 class Screen:
@@ -8358,6 +8950,7 @@ class Screen:
             self.print_event(event)
         role = event.get("role", "")
         if kind == "attempt_start":
+            self.end_line()
             self.streamed, self.last, self.begun = False, "", ""
         text = render_notice(event, self.world.now(), time.localtime, verbose=self.given["verbose"])
         if text:
@@ -8368,11 +8961,14 @@ class Screen:
             self.at_work.pop(role, None)
             self.live.show(list(self.at_work.values()))
         if kind in ("activity", "attempt_start"):
-            until = event.get("until")
-            if until and until != self.live.until and not self.live.on:    # in a log, a silent hour looks like a hang
-                self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting")
-            self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0)
-            self.live.show([] if self.streamed else list(self.at_work.values()), until)
+            until, before = event.get("until"), self.at_work.get(role, Work("", "", "")).until
+            if until and until != before and not self.live.on:    # in a log, a silent hour looks like a hang
+                wait_s = self.given["wait"] or math.inf
+                most = "" if wait_s == math.inf else f", at most {render_span(wait_s)}"
+                self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting{most}")
+            self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0,
+                                      until)
+            self.live.show([] if self.streamed else list(self.at_work.values()))
 
     def print_event(self, event: Mapping[str, Any]) -> None:
         """Print one line of `--events`."""
@@ -8391,6 +8987,8 @@ class Screen:
         """One line on standard error."""
         if not self.quiet:
             self.live.erase()
+            if os.isatty(2):
+                self.end_line()
             write_err(f"orch: {mask_secrets(text)[0]}\n", STUCK_S)    # standard error ends up in logs
 
     def warn(self, text: str | None) -> None:
@@ -8407,19 +9005,26 @@ class Screen:
         self.put(shown)
         self.streamed, self.last = True, shown or self.last
 
+    def end_line(self) -> None:
+        """End a line of streamed text, so that what comes next has its own."""
+        if self.streamed and not self.last.endswith("\n"):
+            self.put("\n")
+            self.last = "\n"
+
     def show(self, result: Result) -> int:
         """Print the result, the answer on standard output or the error on standard error."""
+        self.end_line()
         write_bytes(self.unwritten, None)
         result = self.publish(replaced(result, warnings=(*result.warnings, *self.warnings)))
         if self.events:
             print_json({"type": "result", "at": render_time(self.world.now()), **result_json(result)}, None)
         elif self.given["json"]:
             print_json(result_json(result))
-        elif result.answer is not None:
-            self.print_answer(result.answer)
+        elif result.answer is not None and not self.streamed:
+            write_answer(result.answer.rstrip("\n") + "\n", self.world.env)    # once, ending in one newline
         if result.error and result.exit_code < 128:
-            hint = retry_hint(result, self.world.now(), "; with `--wait forever` orch waits")
-            write_err(f"orch: {mask_secrets(printable(result.error))[0]}{hint}\n")
+            text = told_error(result, self.world.now(), "; with `--wait forever` orch waits")
+            write_err(f"orch: {mask_secrets(text)[0]}\n")
         return result.exit_code
 
     def publish(self, result: Result) -> Result:
@@ -8432,13 +9037,6 @@ class Screen:
             result = replaced(result, warnings=(*result.warnings, trouble))
         write_err(render_annotation(result_json(result), quiet=self.quiet))
         return result
-
-    def print_answer(self, answer: str) -> None:
-        """The answer, once, ending in one newline."""
-        if self.streamed:
-            write_out("" if self.last.endswith("\n") else "\n")
-            return
-        write_answer(answer.rstrip("\n") + "\n", self.world.env)
 
 
 def append_for_runner(runner: Runner, result: Result) -> str | None:
@@ -8510,12 +9108,16 @@ def bytes_waiting(fd: int) -> int:
     return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
 
 
-def retry_hint(result: Result, now: float, waits: str = "") -> str:
-    """When to come back, for the error line; `waits` says how to wait for it."""
+def told_error(result: Result, now: float, waits: str = "") -> str:
+    """The error on one line, with when to come back; `waits` says how to wait for it."""
+    text = printable(result.error or "")
     if not result.retry_at:
-        return ""
+        return text
     waits = waits if result.exit_code == Exit.TRY_LATER else ""
-    return f" ({render_until(result.retry_at, now, time.localtime)}{waits})"
+    if result.attempts and result.attempts[-1].retry_at != result.retry_at:    # the error is of the last one
+        named = [done.agent for done in result.attempts if done.retry_at == result.retry_at]
+        text = f"{text.rstrip('.')}; {named[0] if named else 'another agent'} is free first"
+    return f"{text} ({render_until(result.retry_at, now, time.localtime)}{waits})"
 
 
 def write_err(text: str, wait_s: float | None = None) -> None:
@@ -8581,7 +9183,7 @@ def print_plan(given: Given, world: World, request: Request) -> int:
     if selection is not None and selection.roles:
         return print_team_plan(given, world, Run(world, config, request), selection, warnings)
     planned = route(config, request, cooling(load_state(world), world.now()), lambda agent: is_installed(world, agent),
-                    lambda: _changed_now(world))
+                    lambda: _files_now(world, request.prompt))
     rows = [_planned(config, request, planned, candidate) for candidate in planned.candidates]
     if given["json"] or given["events"]:
         none = {"selection": selection.__dict__} if selection else {}
@@ -8608,7 +9210,8 @@ def print_team_plan(given: Given, world: World, lead: Run, selection: Selection,
         return Exit.OK
     head = ("batch", "role", "agent", "model", "context", "access", "readiness")
     write_out(f"roles: {', '.join(selection.roles)} ({'; '.join(selection.reasons)})\n"
-              + render_table(head, [[row["batch"], row["name"], *(row[name] for name in head[2:])] for row in rows]))
+              + render_table(Columns(head), [[row["batch"], row["name"], *(row[name] for name in head[2:])]
+                                             for row in rows]))
     for row in rows:
         write_out(f"\n{row['name']}:\n{render_plan(row['candidates'])}")
     tell(() if given["quiet"] else warnings)
@@ -8641,13 +9244,12 @@ def _readiness_text(world: World, planned: Route, first: Candidate | None) -> st
     return known if first.agent.name == planned.preferred else f"{known}; {planned.reason}"
 
 
-def _changed_now(world: World) -> Sequence[str]:
-    tree = open_tree(world)
+def _files_now(world: World, prompt: str) -> Sequence[str]:
+    tree = Tree(world)
     try:
-        return (tree and tree.changed_before()) or ()
+        return files_of(world, tree, prompt)
     finally:
-        if tree:
-            tree.close()
+        tree.close()
 
 
 def _planned(config: Config, request: Request, planned: Route, candidate: Candidate) -> dict[str, Any]:
@@ -8786,18 +9388,24 @@ class Reading:
 
     def read_all(self) -> str:
         """Everything up to end-of-file, or to a request to stop."""
-        parts = []
-        while self.wait():
-            try:
-                part = os.read(0, 1 << 20)
-            except BlockingIOError:                        # somebody who shares it was quicker
-                continue
-            except OSError as err:
-                raise OrchError(f"standard input: cannot be read: {reason_of(err)}") from err
-            if not part:
-                break
-            parts.append(part)
-        return b"".join(parts).decode("utf-8", "surrogateescape")
+        try:
+            return read_all(0, self.wait).decode("utf-8", "surrogateescape")
+        except OSError as err:
+            raise OrchError(f"standard input: cannot be read: {reason_of(err)}") from err
+
+
+def read_all(fd: int, wait: Callable[[], bool]) -> bytes:
+    """Everything up to end-of-file, as long as `wait` says that there is something to read."""
+    parts = []
+    while wait():
+        try:
+            part = os.read(fd, 1 << 20)
+        except BlockingIOError:                            # somebody who shares it was quicker
+            continue
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
 
 
 def is_pipe_or_file(fd: int) -> bool:
@@ -8846,12 +9454,14 @@ def cmd_status(given: Given, world: World) -> int:
     if given["json"]:
         print_json(status)
         return Exit.OK
-    write_out(render_table(("agent", "state", "source", "set", "reason"), list(_status_rows(status["agents"], now)), (),
-                           look_of(world), (2, 3, 4)))
+    columns = Columns(("agent", "state", "source", "set", "reason"), spare=(2, 3, 4), loose=(4,))
+    write_out(render_table(columns, list(_status_rows(status["agents"], now)), look_of(world)))
     for row in status["running"]:
         role = f" as {row['role']}" if row["role"] else ""
-        since = render_ago(parse_time(row["at"]), now)
-        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}, since {since}") + "\n")
+        began = parse_time(row["at"])
+        how_long = "" if began is None else f", for {render_span(now - began)}"
+        where = f" on {row['host']}, not known whether it still runs" if row["alive"] is None else ""
+        write_out(printable(f"running: {row['task_id']} on {row['agent']}{role}{how_long}{where}") + "\n")
     total = status["today"]
     attempts = f"{total['attempts']} attempt{'' if total['attempts'] == 1 else 's'}"
     write_out(f"today: {attempts}, {render_count(total['billable'])} tokens, "
@@ -8863,7 +9473,7 @@ def read_status(given: Given, world: World) -> dict[str, Any]:
     """What `orch status --json` prints."""
     config, state, now = load_config(given, world), load_state(world), world.now()
     agents = [_agent_status(agent, state, now, world) for agent in in_order(config)]
-    running = [{k: r.get(k) for k in ("task_id", "agent", "model", "role", "at", "pid", "host", "prompt")}
+    running = [{k: r.get(k) for k in ("task_id", "agent", "model", "role", "at", "pid", "host", "alive", "prompt")}
                for r in read_running(world) if r["alive"] is not False and r.get("kind") != "team"]
     midnight = _midnight(now)
     today = summarise(read_ledger_since(world, midnight), "agent", midnight)
@@ -9022,7 +9632,9 @@ def cmd_agents(given: Given, world: World) -> int:
     for row in rows:
         agent = config.agents[row["agent"]]
         row["logged_in"] = checks.get(agent.name)
-        row["ready"] = row["state"] == "ready" and row["logged_in"] is not False
+        if row["state"] == "ready" and row["logged_in"] is False:
+            row["state"] = "not logged in"
+        row["ready"] = row["state"] == "ready"
         row["capabilities"] = None if agent.capabilities is None else list(agent.capabilities)
         row["hint"] = what_to_do(agent, row["path"], row["logged_in"])
         row["install_hint"], row["login_hint"] = agent.install_hint or None, agent.login_hint or None
@@ -9031,9 +9643,10 @@ def cmd_agents(given: Given, world: World) -> int:
         return Exit.OK
     words = {True: "yes", False: "no", None: "not known"}
     able = [" ".join(row["capabilities"] or ()) or "-" for row in rows]
-    write_out(render_table(("agent", "state", "logged in", "able to", "program"), [
-        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, r["path"])
-        for r, can in zip(rows, able)], (), look_of(world), (3, 4)))
+    programs = [row["path"] and short_path(row["path"], world.env.get("HOME", "")) for row in rows]
+    write_out(render_table(Columns(("agent", "state", "logged in", "able to", "program"), spare=(3, 4), paths=(4,)), [
+        (r["agent"], _state_text(r, now), words[r["logged_in"]] if r["path"] else "-", can, program)
+        for r, can, program in zip(rows, able, programs)], look_of(world)))
     for row in rows:                                       # whole, to be copied
         write_out(f"{row['agent']}: {printable(row['hint'])}\n" if row["hint"] else "")
     return Exit.OK
@@ -9057,10 +9670,10 @@ def cmd_wait(given: Given, world: World) -> int:
     """Wait until an agent is free."""
     config = load_config(given, world)
     for name in given.words:
-        if not is_installed(world, agent_named(config, name, given)):
-            raise OrchError(f"{name} is not installed; see `orch agents`")
-    names = given.words or tuple(n for n in config.order if config.agents[n].enabled
-                                 and is_installed(world, config.agents[n]))
+        agent = agent_named(config, name, given)
+        if not is_installed(world, agent) or not agent.enabled:
+            raise OrchError(f"{name} is {'not installed' if agent.enabled else 'disabled'}; see `orch agents`")
+    names = given.words or tuple(n for n in enabled_of(config, config.order) if is_installed(world, config.agents[n]))
     if not names:
         raise OrchError(not_installed_text(config, None, world.env.get("PATH", "")))
     most_s = float("inf") if given["max"] is None else given["max"]
@@ -9085,7 +9698,7 @@ def _wait_for(names: Sequence[str], world: World, live: LiveLine, most_s: float)
         pause_s = min(end - world.now() + 0.1, give_up_at - world.stop.clock(), 30)
         if pause_s <= 0:
             return Exit.TRY_LATER
-        live.show([Work("", " ".join(names), "at the limit")], end)
+        live.show([Work("", " ".join(names), "at the limit", until=end)])
         if world.stop.wait(pause_s):
             return Exit(128 + (world.stop.signal or 0))
 
@@ -9112,8 +9725,9 @@ def cmd_config(given: Given, world: World) -> int:
     if given["json"]:
         print_json({"config": raw, "origins": found, "files": [layer.source for layer in layers[1:]]})
     else:
-        rows = [(path, json.dumps(item), found[path]) for path, item in _leaves(raw, "")]
-        write_out(render_table(("key", "value", "from"), rows, (), look_of(world)))
+        home = world.env.get("HOME", "")
+        rows = [(path, json.dumps(item), short_path(found[path], home)) for path, item in _leaves(raw, "")]
+        write_out(render_table(Columns(("key", "value", "from"), loose=(1,), paths=(2,)), rows, look_of(world)))
     return Exit.OK
 
 
@@ -9206,13 +9820,25 @@ def _transcript_of(given: Given, world: World) -> dict[str, Any]:
     for name in ("stdout", "stderr", "prompt"):
         path = given[name]
         try:
-            texts[name] = read_file(os.path.join(world.cwd, path)).decode("utf-8", "replace") if path else ""
+            texts[name] = _read_given(path, world).decode("utf-8", "replace") if path else ""
         except OSError as err:
             raise OrchError(f"{path}: cannot be read: {reason_of(err)}") from err
     code = given["exit"]
     if not -64 <= code <= 255:
         raise OrchError(f"--exit: expected 0 to 255, or minus a signal's number, not {code}")
     return {**texts, "exit_code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+
+
+def _read_given(path: str, world: World) -> bytes:
+    """What a file holds, or what comes through a pipe, as a shell's `<(...)` is one; `-` is standard input."""
+    import stat
+    if path == "-":
+        return read_all(0, functools.partial(world.stop.wait_readable, 0))
+    path = os.path.join(world.cwd, path)
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
+        return read_file(path)
+    with open(path, "rb") as pipe:
+        return read_all(pipe.fileno(), functools.partial(world.stop.wait_readable, pipe.fileno()))
 
 
 def kept_tasks(world: World) -> list[str]:
@@ -9281,8 +9907,8 @@ def cmd_runs(given: Given, world: World) -> int:
     rows = [(r["id"], render_ago(parse_time(r["at"]), world.now()), r["status"],
              ", ".join(role["name"] if role["status"] == "ok" else f"{role['name']} {role['status']}"
                        for role in r["roles"]), len(_artifacts(r)), printable(r["prompt"][:200], 50)) for r in runs]
-    head = ("id", "when", "status", "roles", "files", "prompt")
-    write_out(render_table(head, rows, (4,), look_of(world), (4, 1, 2)) if rows else
+    columns = Columns(("id", "when", "status", "roles", "files", "prompt"), (4,), spare=(4, 1, 2), loose=(3, 5))
+    write_out(render_table(columns, rows, look_of(world)) if rows else
               "no runs with roles in this project yet\n")
     return Exit.OK
 
@@ -9326,8 +9952,8 @@ def _show_one_run(given: Given, world: World, record: Mapping[str, Any]) -> int:
     rows = [(role["name"], role["status"], role["agent"], _tokens_text(role),
              role["artifact"] and os.path.relpath(role["artifact"], world.cwd), len(_list(role.get("assets"))))
             for role in shown["roles"]]
-    head = ("role", "status", "agent", "tokens", "answer", "assets")
-    write_out(render_table(head, rows, (3, 5), look_of(world), (5, 3)))
+    columns = Columns(("role", "status", "agent", "tokens", "answer", "assets"), (3, 5), spare=(5, 3), paths=(4,))
+    write_out(render_table(columns, rows, look_of(world)))
     for role in shown["roles"]:
         write_out("".join(f"{printable(path)}\n" for path in _list(role.get("assets"))))
     return Exit.OK
@@ -9364,11 +9990,13 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
         raise OrchError(STILL_GOING.format(record["id"]))
     world = replaced(world, cwd=world.cwd if given["cd"] else _cwd_of(record, world))
     names = tuple(role["name"] for role in record["roles"])
-    asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"], None,
-                    given["access"], given["timeout"], given["idle_timeout"], given["deadline"], given["wait"] or 0,
-                    not given["no_failover"], given["json"] or given["events"], roles=names)
+    asked = Request(record["prompt"], given["agent"], given["model"], given["effort"], given["context"],
+                    given["complexity"], given["access"], given["timeout"], given["idle_timeout"],
+                    given["deadline"], given["wait"] or 0, not given["no_failover"], given["json"] or given["events"],
+                    roles=names)
     config = config_of(read_config_layers(world, given["config"])[0])
     request, told = resumed_request(record, within_the_job(asked, screen), config)
+    request = replaced(request, failover=not given["no_failover"] if given["failover"] else request.failover)
     config, warnings = prepare(world, request, given["config"])
     choose_roles(config, request)                          # raises for a role that the config has no longer
     kept = finished_shares(world, record)
@@ -9378,9 +10006,10 @@ def resume(given: Given, world: World, screen: Screen) -> Result:
     screen.notice(f"going on with {record['id']}: {', '.join(left) or 'nothing is left'} "
                   f"({printable(record['prompt'], 80)})")
     lead, chosen = Run(one_at_a_time(world), config, request), record["selection"]
-    lead.task_id = record["id"]
+    lead.task_id, lead.run_at = record["id"], record["at"]
     selection = Selection(chosen["by"], names, chosen.get("team"), tuple(_list(chosen.get("reasons"))) or ("resume",))
-    return run_team(Team(lead, selection, record["at"], kept), (*warnings, *told))
+    changed = parse_changes(read_artifact(record["folder"], CHANGES_FILE) or "")
+    return run_team(Team(lead, selection, kept, changed), (*warnings, *told))
 
 
 def _cwd_of(record: Mapping[str, Any], world: World) -> str:
@@ -9561,7 +10190,7 @@ class Call:
         self.cancelled = self.answered = False
         self.steps = 0
         self.told_at = self.began_at = time.monotonic()
-        self.agent = self.activity = ""
+        self.at_work: dict[str, Work] = {}                 # by role, "" without one
         self.thread: Any = None
         if terms.token is not None:
             self.stop.on_tick = self.tick
@@ -9597,8 +10226,9 @@ class Call:
             return _ACTS[self.name](self)
         except (OrchError, OSError) as err:
             why, code = (reason_of(err), Exit.FAILED) if isinstance(err, OSError) else (str(err), err.code)
-            shown = result_json(no_run(code, why, self.server.world)) if self.name == "run" else None
-            return tool_result(f"orch: {printable(why)}", shown, self.terms, failed=True)
+            none = replaced(no_run(code, why, self.server.world), retry_at=getattr(err, "retry_at", None))
+            return tool_result(f"orch: {printable(why)}", result_json(none) if self.name == "run" else None, self.terms,
+                               failed=True)
 
     def given(self) -> Given:
         """The arguments as the command line would have said them; raises OrchError."""
@@ -9620,20 +10250,21 @@ class Call:
         text = render_notice(event, now, time.localtime, verbose=True)
         if text and is_wanted(EVENT_LEVELS.get(kind, "info"), self.terms):
             self.notify("message", level=EVENT_LEVELS.get(kind, "info"), logger="orch", data=text)
-        if kind == "attempt_start":
-            self.agent, self.activity, text = event["agent"], "", f"{event['agent']} has begun"
-        elif kind == "activity":
-            self.activity, text = printable(event["text"], 200), None
-        if text:
+        role = event.get("role", "")
+        head = f"[{event['step']}/{event['of']}] {role}: " if role else ""
+        if kind == "role_end":
+            self.at_work.pop(role, None)
+        elif kind in ("attempt_start", "activity"):
+            work = self.at_work[role] = Work(role, event["agent"] or "", printable(event.get("text", ""), 200))
+            text = head + (": ".join(filter(None, (work.agent, work.activity))) if kind == "activity"
+                           else f"{work.agent} has begun")
+        if text and (kind != "activity" or time.monotonic() - self.told_at >= PROGRESS_S):
             self.progress(text)
-        elif kind == "activity" and time.monotonic() - self.told_at >= PROGRESS_S:
-            self.progress(": ".join(filter(None, (self.agent, self.activity))))
 
     def tick(self) -> None:
         """Show that it is still at work."""
         if time.monotonic() - self.told_at >= HEARTBEAT_S:
-            spent = render_span(time.monotonic() - self.began_at)
-            self.progress(" · ".join(filter(None, (self.agent, spent, self.activity))))
+            self.progress(render_live(tuple(self.at_work.values()), time.monotonic() - self.began_at))
 
     def progress(self, text: str) -> None:
         """Send a progress notification, if the client wants any; the number only grows."""
@@ -9656,12 +10287,13 @@ def no_room(err: Exception, terms: Terms) -> dict[str, Any]:
 def call_run(call: Call) -> dict[str, Any]:
     """`orch_run`: the answer as text, the result object as a value."""
     given, server = call.given(), call.server
-    request = replaced(request_of(given, call.arguments["prompt"]), access_most=server.given["access"])
+    request = replaced(request_of(given, call.arguments["prompt"]), access_most=server.given["access"],
+                       auto=call.arguments.get("auto"))    # false is --no-auto
     env = {**server.world.env, **inherited_depth(server.world.env)}
     world = make_world(env, folder_of(given["cd"], server.given, server.world), call.stop, call.event)
     result = run_request(world, request, given["config"])
     failed = result.status != "ok"
-    text = f"orch: {printable(result.error or '')}{retry_hint(result, world.now())}" if failed else result.answer or ""
+    text = f"orch: {told_error(result, world.now())}" if failed else result.answer or ""
     return tool_result(text, result_json(result), call.terms, failed=failed)
 
 
@@ -9820,9 +10452,9 @@ class Server:
         if message.method == "initialize":
             self.session = Terms(settled_revision(params), "notice")
             return initialize_result(self.session.revision), self.session.revision
-        if message.method == "ping":
+        if message.method == "ping" and META + "protocolVersion" not in _dict(params.get("_meta")):
             return {}, ""
-        if message.method not in ("server/discover", "logging/setLevel", "tools/list", "tools/call"):
+        if message.method not in ("ping", "server/discover", "logging/setLevel", "tools/list", "tools/call"):
             raise ProtocolError(NO_METHOD, f'unknown method "{printable(message.method, 60)}"')
         terms = terms_of(params, self.session)
         modern = terms.since(MODERN_REVISIONS[0])
@@ -9846,6 +10478,8 @@ class Server:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {printable(str(name), 60)}")
         if not isinstance(arguments, dict):
             raise ProtocolError(INVALID_PARAMS, "expected arguments that are an object")
+        arguments = with_seconds(arguments, self.commands[name.partition("_")[2]].options)
+        message = replaced(message, params={**message.params, "arguments": arguments})
         problem = argument_problem(arguments, tools[name].arguments)
         if problem and not terms.since("2025-11-25"):      # until then it was an error of the protocol
             raise ProtocolError(INVALID_PARAMS, problem)
@@ -9907,7 +10541,7 @@ _orch() {
         folders) _files -/ ;;
         words)
             for line in "${(@)answer[2,-1]}"; do
-                found+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}:${line#*$'\t'}")
+                found+=("${${${line%%$'\t'*}//\\/\\\\}//:/\\:}${${line#*$'\t'}:+:${line#*$'\t'}}")
             done
             _describe -V 'orch' found ;;
     esac
@@ -9942,6 +10576,7 @@ class Spot:
     prefix: str = ""                  # the head of the current word that stays, such as `--agent=`
     start: str = ""                   # the rest of the current word
     options: Mapping[str, str] = {}   # long name -> value of the options on the line
+    taken: tuple[str, ...] = ()       # names that stand there already
 
 
 def words_wanted(usage: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -10040,7 +10675,7 @@ def answer_tab(shell: str, asked: Sequence[str], spot_at: Callable[[Sequence[str
         asked = [*asked[:-1], inner[0][-1] if inner else ""]
     spot = spot_at(asked[1:] or [""])
     names = [*spot.fixed, *(pair for slot in spot.slots if slot not in IN_ORDER
-                            for pair in names_for(slot, spot.options, world))]
+                            for pair in names_for(slot, spot.options, world) if pair[0] not in spot.taken)]
     return render_answer(shell, spot, names, typed)
 
 
@@ -10177,8 +10812,10 @@ RUN_OPTIONS = (
     CONFIG_FILE,
 )
 
-RESUME_OPTIONS = tuple(option for option in RUN_OPTIONS if option.names[-1] not in (
-    "--complexity", "--role", "--roles", "--team", "--auto", "--no-auto", "--dry-run", "--print"))
+RESUME_OPTIONS = (
+    *(option for option in RUN_OPTIONS if option.names[-1] not in (
+        "--role", "--roles", "--team", "--auto", "--no-auto", "--dry-run", "--print")),
+    Option(("--failover",), "let other agents take over again, where the run was begun with --no-failover"))
 
 COMMANDS = (
     Command("run", "run a prompt; the same as plain `orch PROMPT`, for one that looks like a command", cmd_run,
@@ -10201,7 +10838,7 @@ COMMANDS = (
     Command("explain", "say what orch would conclude from an agent's output, and why", cmd_explain, (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
-        Option(("--stdout",), "file with its standard output", "FILE"),
+        Option(("--stdout",), "file with its standard output; - is standard input", "FILE"),
         Option(("--stderr",), "file with its standard error", "FILE"),
         Option(("--prompt",), "file with the prompt it was given", "FILE"),
         Option(("--task",), "a kept attempt in place of files", "ID"),
@@ -10397,7 +11034,8 @@ def value_spot(option: Option, prefix: str, start: str, options: Mapping[str, st
     """What is wanted for the value of an option, of which `start` stands there; of a list its last element."""
     head, comma, last = start.rpartition(",") if "," in (option.metavar or "") else ("", "", start)
     slots = () if option.choices else (SLOTS.get(option.names[-1], option.metavar or ""),)
-    return Spot(slots, tuple((choice, "") for choice in option.choices), prefix + head + comma, last, options)
+    return Spot(slots, tuple((choice, "") for choice in option.choices), prefix + head + comma, last, options,
+                tuple(head.split(",")))
 
 
 def _value_begun(options: Sequence[str], current: str, takes_value: Mapping[str, bool],
@@ -10420,7 +11058,7 @@ def build_parser(command: Command) -> argparse.ArgumentParser:
     """The argparse parser of one command's options."""
     import argparse
     # without a width each `add_argument` asks for the terminal's, and imports shutil for it
-    formatter = functools.partial(argparse.HelpFormatter, width=min(terminal_width(), 100) - 2)
+    formatter = functools.partial(argparse.HelpFormatter, width=help_width())
     parser = argparse.ArgumentParser(prog=f"orch {command.name}", formatter_class=formatter,
                                      usage=f"orch {command.name} [options] {command.words}".rstrip(),
                                      description=command.help[0].upper() + command.help[1:] + ".",
@@ -10455,12 +11093,25 @@ def render_help(command: Command | None) -> str:
         return build_parser(command).format_help() + f"\nexample: {command.example}\n"   # argparse would break the line
     run = BY_NAME["run"]
     options = build_parser(run).format_help().partition("\n\n")[2].partition("\n\n")[2]
-    commands = "".join(f"  {c.name:12}{c.help}\n" for c in COMMANDS)
-    statuses = "".join(f"  {code.value:<5}{text}\n" for code, text in EXIT_TEXTS.items())
-    return (f"usage: {USAGE}\n\nPick an agent by your rules, run it, and hand the work on when it is at its limit,\n"
-            f"logged out or broken. The answer, and nothing else, goes to standard output.\n\ncommands:\n{commands}\n"
+    commands = _help_rows((command.name, command.help) for command in COMMANDS)
+    statuses = _help_rows((str(code.value), text) for code, text in EXIT_TEXTS.items())
+    return (f"usage: {USAGE}\n\nPick an agent by your rules, run it, and hand the work on when it is at its\n"
+            "limit, logged out or broken. The answer, and nothing else, goes to standard\n"
+            f"output.\n\ncommands:\n{commands}\n"
             f"{options.rstrip()}\n  --version             show the version\n\nexit status:\n{statuses}\n"
-            "`orch demo` shows a failover with nothing installed; `orch COMMAND --help` says more.\n")
+            "`orch demo` shows a failover with nothing installed; `orch COMMAND --help` says\nmore.\n")
+
+
+def _help_rows(rows: Iterable[tuple[str, str]]) -> str:
+    """Names and what they mean, wrapped as argparse wraps options."""
+    import textwrap
+    return "".join(textwrap.fill(f"  {name:12}{text}", help_width(), subsequent_indent=" " * 14) + "\n"
+                   for name, text in rows)
+
+
+def help_width() -> int:
+    """Columns of a help text."""
+    return max(min(terminal_width(), 100) - 2, 40)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -10491,6 +11142,9 @@ def _run_command(argv: Sequence[str], stop: Stop) -> int:
         write_out(given)
         return Exit.OK
     cwd = working_directory(given.options.get("cd"))
+    if given.options.get("config"):                        # before anybody works in another directory
+        config = os.path.join(cwd, os.path.expanduser(given["config"]))
+        given = replaced(given, options={**given.options, "config": config})
     command = BY_NAME[given.command]
     if command.tidies_up:
         install_signals(stop)
@@ -10518,9 +11172,14 @@ def install_signals(stop: Stop) -> None:
     mode = os.fstat(1).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
         stop.listener_fd = 1
+
+    def ask(signum: int, _frame: object) -> None:
+        stop.request(signum, by_hand=True)
+        if stop.on_tick is not None:
+            stop.on_tick()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda signum, _frame: stop.request(signum, by_hand=True))
+            signal.signal(number, ask)
     if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
         signal.signal(signal.SIGTSTP, lambda _signum, _frame: stop.suspend())
 

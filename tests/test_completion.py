@@ -181,6 +181,17 @@ def test_tab_completes_the_line(terminal):
         assert line == becomes or line.endswith("/ "), typed     # zsh may put a blank after a folder
 
 
+def test_zsh_lists_what_has_no_meaning_without_a_dash(at_tab):
+    shell = Terminal(at_tab, [need("zsh"), "-f", "-i"], ZSH_SETUP + 'compinit -u -D; eval "$(orch completion zsh)"; echo READ""Y')
+    try:
+        os.write(shell.fd, b"orch --access \t\t\x0f")
+        shell.wait("full")
+        listed = shell.wait("(?s)(.*)LINE<")[1]
+        assert "own" in listed and "-- " not in listed, listed
+    finally:
+        shell.close()
+
+
 def test_a_name_of_the_config_is_never_evaluated(terminal, at_tab):
     names = [f"{number}{name}" for number, name in enumerate(HOSTILE, 10)]
     at_tab.configure({"contexts": {key: {} for key in [*names, *(f"{name}\nno\x1b[31m" for name in names)]}})
@@ -204,6 +215,8 @@ AGENTS = ["claude", "codex", "opencode", "gemini", "copilot", "mine"]
     ("orch -a codex --model ", ["quick", "ruled"]),
     ("orch --role ", ["reviewer", "tester"]),
     ("orch --team ", ["full"]),
+    ("orch --roles reviewer,", ["reviewer,tester"]),
+    ("orch --roles tester,reviewer,", []),
     ("orch runs ", ["resume"]),
     ("orch runs some-id ", ["reviewer", "tester"]),
     ("orch --complexity ", ["simple", "medium", "complex"]),
@@ -301,7 +314,7 @@ def test_nothing_is_started_or_written(at_tab, fake):
 
 
 def test_a_name_that_is_not_printable_is_left_out(at_tab):
-    at_tab.configure({"contexts": {"fine": {}, "two\nlines": {}, "tab\tbed": {}, "\x1b[31m": {}, "\ud800": {}, "\u202e": {}, "": {}}})
+    at_tab.configure({"contexts": {"fine": {}, "two\nlines": {}, "tab\tbed": {}, "\x1b[31m": {}, "\u202e": {}, "": {}}})
     assert at_tab("completion", "at-tab", "zsh", "--", "orch", "-c", "").out == "words\t\nfine\t\n"
 
 
@@ -309,7 +322,7 @@ def test_roles_are_completed_one_by_one_where_a_list_is_taken():
     import orch
     option = orch.Option(("--roles",), "several", "A,B")
     spot = orch.value_spot(option, "--roles=", "reviewer,te", {})
-    assert (spot.prefix, spot.start, spot.slots) == ("--roles=reviewer,", "te", ("ROLE",))
+    assert (spot.prefix, spot.start, spot.slots, spot.taken) == ("--roles=reviewer,", "te", ("ROLE",), ("reviewer",))
 
 
 # --- the command ---------------------------------------------------------

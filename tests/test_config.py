@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 
 import pytest
 from conftest import claude_auth, claude_ok, codex_auth, codex_ok, one_line_error, step
@@ -208,6 +210,84 @@ def test_a_checkout_may_not_set_what_could_do_harm(orch, fake, repo, key, config
     assert len(orch("--json", "hi there").json["warnings"]) == 1
 
 
+def test_a_checkout_may_not_make_another_team_of_the_users(orch, fake, repo):
+    orch.configure({"access": "read", "roles": {"reader": {"prompt": "r", "writes": False}, "deploy": {"prompt": "d", "access": "full"}},
+                    "teams": {"review": ["reader"]}})
+    fake("claude")
+    for team in (["deploy"], ["+", "deploy"], ["reader"]):
+        orch.configure({"teams": {"review": team, "ours": ["deploy"]}}, repo / ".orch" / "config.json")
+        result = orch("--team", "review", "-n", "--json", "hi").json
+        assert [role["name"] for role in result["roles"]] == ["reader"]
+        assert len(result["warnings"]) == 1 and '"teams.review"' in result["warnings"][0]
+
+
+@pytest.mark.parametrize("config", [
+    {"rules": [{"match": "[\1-\uffff]" * 3000, "agent": "claude"}]}, {"agents": {"claude": {"limit_patterns": ["(" * 60_000]}}},
+    {"timeout": "1" * 60_000}, {"timeout": "1s" * 30_000}, {"rules": [{"paths": ["[" * 60_000], "agent": "claude"}]},
+    {"rules": [{"paths": ["*[" + "b" * 60_000 + "]"], "agent": "claude"}]}, {"rules": [{"keywords": ["b" * 60_000], "agent": "claude"}]},
+    {"rules": [{"keywords": ["b"], "agent": "claude"}] * 3000},
+], ids=lambda config: json.dumps(config)[:30])
+def test_a_checkouts_config_costs_no_time(orch, fake, repo, config):
+    (repo / ".orch").mkdir()
+    (repo / ".orch" / "config.json").write_text(json.dumps(config, ensure_ascii=False))
+    fake("claude")
+    begun = time.monotonic()
+    result = orch("-n", "look at a.txt", timeout=20)
+    assert result.code in (0, 2) and len(result.notices) == 1, result
+    assert time.monotonic() - begun < 3
+
+
+def test_what_a_checkout_may_not_set_is_not_looked_at(orch, fake, repo):
+    orch.configure({"agents": 5, "roles": {"a b": 1}, "rules": [{"match": 7}, {"keywords": ["hi"], "agent": "codex", "model": 1}]},
+                   repo / ".orch" / "config.json")
+    fake("claude")
+    fake("codex")
+    plan = orch("-n", "--json", "hi").json
+    assert (plan["agent"], len(plan["warnings"])) == ("codex", 4)
+
+
+def test_a_rule_that_is_refused_takes_no_rule_of_the_user_away(orch, fake, repo):
+    orch.configure({"rules": [{"keywords": ["hi"], "agent": "codex"}]})
+    fake("claude")
+    fake("codex")
+    for rules in ([{"match": "zzz", "agent": "claude"}], ["+", {"match": "zzz", "agent": "claude"}]):
+        orch.configure({"rules": rules}, repo / ".orch" / "config.json")
+        assert orch("-n", "--json", "hi").json["agent"] == "codex"
+    orch.configure({"rules": []}, repo / ".orch" / "config.json")
+    assert orch("-n", "--json", "hi").json["agent"] == "claude"
+
+
+def test_a_checkout_with_much_to_refuse_gets_few_warnings(orch, repo):
+    orch.configure({"rules": [{"match": "x", "agent": "claude"}] * 1000}, repo / ".orch" / "config.json")
+    notices = orch("config", "check").notices
+    assert len(notices) <= 6 and "995 more" in notices[-1], notices[-1]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("link", [".orch", ".orch/config.json"])
+def test_a_link_in_place_of_a_checkouts_config_is_ignored_with_a_warning(orch, repo, link, trusted):
+    orch.configure({"trusted_projects": [str(repo)] if trusted else []})
+    secret = orch.base / "secret" / "config.json"
+    orch.configure('"sk-ant-0123456789"', secret)
+    (repo / link).parent.mkdir(exist_ok=True)
+    (repo / link).symlink_to(secret.parent if link == ".orch" else secret)
+    result = orch("config", "check")
+    assert (result.code, len(result.notices)) == (0, 1), result
+    assert "sk-ant" not in result.err and "link" in result.err and "config.json" in result.err
+
+
+def test_a_link_that_leads_to_no_config_is_not_spoken_of(orch, repo):
+    (orch.base / "elsewhere").mkdir()
+    (repo / ".orch").symlink_to(orch.base / "elsewhere")
+    assert orch("config", "check").err == ""
+
+
+def test_the_home_of_a_checkout_that_is_a_link_is_read_once(orch, repo):
+    orch.configure({"order": ["codex"]})
+    (repo / ".orch").symlink_to(orch.home)
+    assert orch("config", "check").err == ""
+
+
 def test_a_checkout_may_order_route_narrow_and_shorten(orch, fake, repo):
     orch.configure({"roles": {"builder": {"prompt": "You build"}}})
     config = {"order": ["codex", "claude"], "access": "read", "timeout": "10m", "idle_timeout": "5m", "deadline": "20m",
@@ -266,22 +346,32 @@ def test_a_disabled_agent_is_no_missing_one(orch, fake):
     assert result.out == "done\n" and "disabled" in result.err
 
 
-@pytest.mark.parametrize("path", ["", ".", "sub"])
-def test_a_relative_path_trusts_no_checkout(orch, fake, repo, path):
-    (repo / "sub").mkdir()
+@pytest.mark.parametrize(("config", "arguments", "words"), [
+    ({"order": []}, ["wait"], "no agent is enabled"), ({"order": ["claude"], "agents": {"claude": {"enabled": False}}}, ["wait"], "no agent is enabled"),
+    ({"agents": {"claude": {"enabled": False}}}, ["wait", "claude"], "claude is disabled"),
+    ({"agents": {"claude": {"enabled": False}}}, ["wait", "codex", "claude"], "claude is disabled"),
+    ({"agents": {"claude": {"enabled": False}}}, ["-a", "claude", "--no-failover", "hi"], "no agent is enabled (claude)"),
+])
+def test_what_is_disabled_is_not_said_to_be_missing(orch, fake, config, arguments, words):
+    orch.configure(config)
+    fake("claude")
+    fake("codex")
+    assert words in one_line_error(orch(*arguments))
+
+
+@pytest.mark.parametrize("arguments", [["wait"], ["hi"], ["-a", "claude", "hi"]])
+def test_how_to_install_is_told_of_enabled_agents_alone(orch, fake, arguments):
+    orch.configure({"order": ["claude", "codex"], "agents": {"claude": {"enabled": False}}})
+    fake("claude")
+    result = orch(*arguments)
+    assert result.code == (2 if arguments == ["wait"] else 127), result
+    assert "npm install -g @openai/codex" in result.err and "claude-code" not in result.err, result
+
+
+@pytest.mark.parametrize("path", ["", ".", "sub", "*", "/\0", "/\ud800"])
+def test_a_path_that_can_trust_no_checkout_is_refused(orch, repo, path):
     orch.configure({"trusted_projects": [path]})
-    orch.configure({"agents": {"claude": {"env": {"X": "1"}}}}, repo / ".orch" / "config.json")
-    fake("claude", claude_ok())
-    assert "trusted_projects" in orch("hi").err
-    assert "X" not in fake.call.env
-
-
-@pytest.mark.parametrize("days", ["1e12", "1e999"])
-def test_the_ledger_may_be_kept_for_ever(orch, fake, days):
-    orch.configure('{"usage": {"keep_days": ' + days + '}}')
-    fake("claude", claude_ok("42"))
-    result = orch("hi")
-    assert (result.code, result.out, result.err) == (0, "42\n", ""), result
+    assert "trusted_projects[0]: expected " in one_line_error(orch("config", "check"))
 
 
 @pytest.mark.parametrize(("access", "word"), [("full", "--dangerously-skip-permissions"), ("edit", "acceptEdits")])
@@ -317,7 +407,25 @@ def test_an_error_names_the_file_that_made_it(orch, repo):
     assert f"{own}: agents.new: " in one_line_error(orch("config", "check"))
     orch.configure({})
     orch.configure({"order": ["+", "nobody"]}, project)
-    assert f"orch: {project}: order[5]: " in one_line_error(orch("config", "check"))
+    assert f"orch: {project}: order[1]: " in one_line_error(orch("config", "check"))
+
+
+GOOD, BAD = {"keywords": ["x"], "agent": "codex"}, {"keywords": ["y"], "agent": "claud"}
+
+
+@pytest.mark.parametrize(("own", "project", "which", "path"), [
+    ({"rules": [GOOD, BAD]}, {"rules": ["+", GOOD]}, "own", "rules[1].agent"),
+    ({"rules": [GOOD, BAD]}, {"rules": [GOOD]}, "own", "rules[1].agent"),
+    ({"order": ["claud"]}, {"order": ["+", "codex"]}, "own", "order[0]"),
+    ({"rules": [GOOD, GOOD]}, {"rules": ["+", BAD]}, "project", "rules[1].agent"),
+    ({}, {"rules": [{"match": "x", "agent": "codex"}, BAD]}, "project", "rules[1].agent"),
+    ({}, {"rules": [{"match": "x", "agent": "codex"}, {"agent": "codex"}]}, "project", "rules[1]"),
+    ({"roles": {"a": {}}, "teams": {"t": ["a"]}, "trusted_projects": True}, {"teams": {"t": ["+", "A"]}, "roles": {"A": {}}}, "project", "teams.t"),
+])
+def test_an_error_names_the_file_and_the_place_in_it(orch, repo, own, project, which, path):
+    own = {**own, "trusted_projects": [str(repo)]} if own.get("trusted_projects") else own
+    files = {"own": orch.configure(own), "project": orch.configure(project, repo / ".orch" / "config.json")}
+    assert f"orch: {files[which]}: {path}: " in one_line_error(orch("config", "check"))
 
 
 @pytest.mark.parametrize(("field", "pattern", "word"), [
@@ -336,3 +444,88 @@ def test_a_pattern_for_lines_may_say_its_own_flags(orch, fake):
     orch.configure({"agents": {"mine": {"command": ["mine"], "verdict_lines": "(?i:fail: )", "limit_patterns": [r"[\[a] b out of credits"]}}})
     fake("mine", step(stderr="working\nFAIL: [ b out of credits\n", exit=1))
     assert orch("--json", "--no-failover", "-a", "mine", "hi").json["attempts"][0]["outcome"] == "limited"
+
+
+NESTED_DEEPLY = "[" * 980 + "]" * 980
+
+
+@pytest.mark.parametrize("config", [
+    {"rules": [{"match": "(?a)(?u)x", "agent": "claude"}]}, '{"access": ' + NESTED_DEEPLY + "}", '{"timeout": ' + NESTED_DEEPLY + "}",
+    {"agents": {"claude": {"env": {"A=B": "x"}}}}, {"agents": {"claude": {"env": {"": "x"}}}}, {"agents": {"claude": {"env": {"A\0": "x"}}}},
+    {"agents": {"claude": {"env": {"A": "x\0"}}}}, {"agents": {"claude": {"args": ["\0"]}}}, {"agents": {"claude": {"args": ["\ud800"]}}},
+    {"contexts": {"lean": {"claude": ["\0"]}}}, {"contexts": {"\ud800": {}}}, {"model_map": {"simple": {"claude": "\0"}}},
+    {"rules": [{}]}, {"rules": [{"agent": "claude"}]}, {"rules": [{"match": "", "agent": "claude"}]}, {"rules": [{"keywords": ["+"]}]},
+    {"rules": [{"keywords": ["x"], "model": "m"}]}, {"rules": [{"keywords": ["x" * 1001], "agent": "claude"}]}, {"auto": {"rules": [{}]}},
+    {"timeout": "1e300"}, {"timeout": "1h 30m"}, {"timeout": "1" * 41},
+], ids=lambda config: (config if isinstance(config, str) else json.dumps(config))[:60])
+def test_what_could_never_work_is_refused_with_one_line(orch, config):
+    orch.configure(config)
+    assert "config.json" in one_line_error(orch("config", "check"))
+
+
+@pytest.mark.parametrize("days", ["1e12", "1e999", "1" + "0" * 400])
+def test_a_number_too_large_for_the_clock_is_for_ever(orch, fake, days):
+    orch.configure('{"usage": {"keep_days": ' + days + ', "_note": 1}, "pipeline": {"max_parallel": 2.0}}')
+    fake("claude", claude_ok("42"))
+    (orch.home / "usage.jsonl").write_text('{"at": "2001-01-01T00:00:00Z"}\n')
+    assert (orch("hi").err, len((orch.home / "usage.jsonl").read_text().splitlines())) == ("", 2)
+
+
+# --- what editors are told -----------------------------------------------
+
+IS_A = {"object": lambda x: isinstance(x, dict), "array": lambda x: isinstance(x, list), "string": lambda x: isinstance(x, str),
+        "boolean": lambda x: isinstance(x, bool), "null": lambda x: x is None,
+        "number": lambda x: isinstance(x, (int, float)) and not isinstance(x, bool),
+        "integer": lambda x: isinstance(x, (int, float)) and not isinstance(x, bool) and x == int(x)}
+HOLDS = {    # what JSON Schema (draft 2020-12) says of each keyword: takes the value, what stands at the keyword, the schema
+    "type": lambda x, kinds, _: any(IS_A[kind](x) for kind in ([kinds] if isinstance(kinds, str) else kinds)),
+    "enum": lambda x, words, _: x in words, "const": lambda x, word, _: x == word,
+    "anyOf": lambda x, some, _: any(is_valid(x, one) for one in some), "not": lambda x, one, _: not is_valid(x, one),
+    "minimum": lambda x, least, _: not IS_A["number"](x) or x >= least, "maximum": lambda x, most, _: not IS_A["number"](x) or x <= most,
+    "minLength": lambda x, least, _: not isinstance(x, str) or len(x) >= least,
+    "maxLength": lambda x, most, _: not isinstance(x, str) or len(x) <= most,
+    "pattern": lambda x, form, _: not isinstance(x, str) or bool(re.search(form, x)),
+    "minItems": lambda x, least, _: not isinstance(x, list) or len(x) >= least,
+    "prefixItems": lambda x, some, _: not isinstance(x, list) or all(map(is_valid, x, some)),
+    "items": lambda x, one, schema: not isinstance(x, list) or all(is_valid(item, one) for item in x[len(schema.get("prefixItems", ())):]),
+    "required": lambda x, keys, _: not isinstance(x, dict) or {*keys} <= {*x},
+    "dependentRequired": lambda x, needs, _: not isinstance(x, dict) or all({*needed} <= {*x} for key, needed in needs.items() if key in x),
+    "propertyNames": lambda x, one, _: not isinstance(x, dict) or all(is_valid(key, one) for key in x),
+    "properties": lambda x, some, _: not isinstance(x, dict) or all(is_valid(x[key], one) for key, one in some.items() if key in x),
+    "patternProperties": lambda x, some, _: not isinstance(x, dict) or all(
+        is_valid(x[key], one) for form, one in some.items() for key in x if re.search(form, key)),
+    "additionalProperties": lambda x, one, schema: not isinstance(x, dict) or all(
+        is_valid(x[key], one) for key in x if key not in schema.get("properties", {})
+        and not any(re.search(form, key) for form in schema.get("patternProperties", {}))),
+    "title": lambda *_: True, "description": lambda *_: True, "$schema": lambda *_: True}
+
+
+def is_valid(given, schema):
+    """Whether a value is as a JSON Schema says; a keyword that is not in HOLDS is an error."""
+    return schema if isinstance(schema, bool) else all(HOLDS[key](given, said, schema) for key, said in schema.items())
+
+
+AGREE = {
+    True: ['{"$schema": 5, "_n": 1}', '{"agents": {"_n": "x"}}', '{"contexts": {"_n": "x", "a": {"_n": "x"}}}', '{"teams": {"_n": "x"}, "roles": {"_n": "x"}}',
+           '{"model_map": {"simple": {"_n": 3}}}', '{"agents": {"claude": {"env": {"_n": 3}}}}', '{"handoff": {"$schema": "x"}}', '{"order": ["+"]}',
+           '{"rules": ["+", {"keywords": ["+", "a"]}]}', '{"timeout": 1.5, "idle_timeout": "5", "deadline": "1h30m"}', '{"pipeline": {"max_parallel": 2.0}}',
+           '{"agents": {"claude": {"command": ["+", "x"], "stdin_args": null}}}', '{"trusted_projects": ["~/x", "/y"]}'],
+    False: ['{"timeout": "foo"}', '{"timeout": ""}', '{"timeout": -5}', '{"timeout": "1h 30m"}', '{"timeout": "1e300"}', '{"timeout": 1e300}',
+            '{"default_cooldown": 4000000}', '{"roles": {"a b": {}}}', '{"agents": {"a b": {"command": ["x"]}}}', '{"roles": {"r.Failed": {}}}', '{"rules": [{}]}',
+            '{"rules": [{"agent": "claude"}]}', '{"rules": [{"keywords": ["a"], "model": "m"}]}', '{"rules": [{"match": "", "agent": "claude"}]}',
+            '{"auto": {"rules": [{}]}}', '{"roles": {"r": {}}, "auto": {"rules": [{"role": "r", "keywords": []}]}}', '{"teams": {"t": ["+"]}}',
+            '{"agents": {"claude": {"command": ["+"]}}}', '{"agents": {"claude": {"env": {"A=B": "x"}}}}', '{"trusted_projects": ["x"]}',
+            '{"pipeline": {"max_parallel": 2.5}}', '{"usage": {"keep_days": true}}', '{"rules": [{"keywords": [""], "agent": "claude"}]}'],
+}
+
+
+@pytest.mark.parametrize(("right", "text"), [(right, text) for right, texts in AGREE.items() for text in texts])
+def test_the_schema_says_what_the_check_says(right, text):
+    import orch
+    try:
+        orch.config_of([orch.Layer("built-in", orch.DEFAULTS), orch.parse_config(text, "config.json")])
+        found = True
+    except orch.OrchError:
+        found = False
+    assert found is right
+    assert is_valid(json.loads(text), orch.render_schema()) is right

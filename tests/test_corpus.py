@@ -81,3 +81,31 @@ def test_message_of_the_corpus_is_understood(row):
             assert verdict.reset_at is not None, verdict
             off = min(abs(verdict.reset_at - at) for at in resets)
             assert off <= (row["tolerance_s"] or 0) + 1, (off, verdict)
+
+
+# What the corpus leaves open: the class, which decides how long a guess cools, and the model that a limit is for
+CLASSES = [
+    ("mine", '{"error": "rate_limit", "session_id": "s1"}: rate limit exceeded', "limited", "rate_limit", "agent"),
+    ("mine", 'Error: 403 {"error":{"message":"Key limit exceeded (total limit). Manage it using https://x/keys","code":403}}',
+     "limited", "credits", "agent"),
+    ("claude", "API Error: Request timed out. Check your internet connection and proxy settings", "failed", "network", "agent"),
+    ("claude", "API Error: The socket connection was closed unexpectedly.", "failed", "network", "agent"),
+    ("cursor-agent", "Error: You've hit your usage limit for Opus. Switch to Auto for more usage or set a Spend Limit.",
+     "limited", "usage_limit", "model:opus"),
+    ("codex", "ERROR: You've hit your usage limit for codex-mini. Switch to another model now, or try again later.",
+     "limited", "usage_limit", "model:codex-mini"),
+    ("droid", '402 {"status":402,"title":"Payment Required","detail":"You\'ve reached your 5-hour usage limit."}',
+     "limited", "usage_limit", "agent"),
+    ("claude", "API Error: Request rejected (429) · [1309][Your GLM Coding Plan package has expired and is temporarily "
+     "unavailable. You can go to the website to renew]", "limited", "credits", "agent"),
+    ("mine", "litellm.InternalServerError: Overloaded\nThe API provider's servers are down or overloaded.",
+     "failed", "overloaded", "agent"),
+]
+
+
+@pytest.mark.parametrize("name, text, outcome, error_class, scope", CLASSES)
+def test_class_and_scope_of_a_message(name, text, outcome, error_class, scope):
+    agent = replaced(BY_NAME.get(name, Agent(name, (name,))), output="text")
+    streams = (text, "") if agent.verdict_stream == "stdout" else ("", text)
+    verdict = judged(agent, *streams, 1, {"now": 1796076000.0, "zone": "UTC"})
+    assert (verdict.outcome, verdict.error_class, verdict.scope) == (outcome, error_class, scope), verdict

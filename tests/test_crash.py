@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, claude_ok, codex_ok, needs_proc, step, wait_until
+from conftest import ROOT, claude_failed, claude_ok, codex_ok, needs_proc, step, wait_until
 from tools import torture
 
 import orch as core
@@ -78,6 +78,37 @@ def test_what_a_killed_orch_left_is_stopped_told_of_and_recorded_once(orch, fake
     assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok", "ok"]
 
 
+def test_a_killed_run_is_one_job_with_all_its_attempts_and_what_they_cost(orch, fake):
+    fake("claude", claude_failed("The widget could not be frobnicated."),
+         claude_ok("in short: nothing", input_tokens=7, cache_creation=0, output_tokens=2, cost_usd=0.75))    # asked what it did
+    fake("codex", step(run=SLEEP))
+    process = orch.start("the dead one")
+    wait_until(lambda: len(fake.calls) == 3, what="the second agent's start")
+    process.kill()
+    process.communicate()
+    fake("claude", claude_ok("42"))
+    assert orch("next").out == "42\n"
+    job = orch.state()["jobs"][0]
+    assert (job["status"], job["agent"], job["attempts"], job["cost_usd"]) == ("aborted", "codex", 2, 0.75)
+    assert (job["usage"]["input_tokens"], job["usage"]["output_tokens"], job["usage"]["billable"]) == (7, 2, 9)
+
+
+@pytest.mark.parametrize(("args", "count"), [((), 1), (("-a", "copilot"), 2), (("--roles", "one,two"), 2)])
+def test_the_temporary_folders_of_a_killed_run_are_removed(orch, fake, repo, args, count):
+    """Copies of the user's files, and what an agent writes its tokens to."""
+    orch.configure({"roles": {"one": {"prompt": "x"}, "two": {"prompt": "x"}}})
+    for agent in ("claude", "copilot"):
+        fake(agent, step(run=SLEEP)) if (agent == "copilot") == ("copilot" in args) else fake(agent)
+    process = orch.start(*args, "the dead one")
+    wait_until(lambda: fake.calls, what="the agent's start")
+    process.kill()
+    process.communicate()
+    assert len(list(orch.base.glob("orch-*"))) == count
+    fake("codex", codex_ok("42"))
+    assert orch("-a", "codex", "next").out == "42\n"
+    assert list(orch.base.glob("orch-*")) == []
+
+
 def test_a_lock_that_a_child_still_holds_is_waited_for(orch, fake, dead_note, monkeypatch):
     """A kill between fork and exec: the child has the lock of the note until it becomes the agent."""
     dead_note()
@@ -114,6 +145,21 @@ def test_a_run_of_another_host_on_a_shared_home_is_left_alone(orch, fake, dead_n
     assert lives(agent)
     assert len(list((orch.home / "cache" / "running").iterdir())) == 1
     assert "aborted" not in json.dumps(orch.state())
+    assert "on another.example.org, not known whether it still runs" in orch("status").out
+    [row] = orch("status", "--json").json["running"]
+    assert (row["host"], row["alive"]) == ("another.example.org", None)
+
+
+def test_a_run_of_a_host_that_never_came_back_is_recorded_after_a_week(orch, fake, dead_note):
+    """A container has a new name each time: nobody else would ever clear up after it."""
+    old = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 8 * 86400))
+    dead_note(host="another.example.org", boot="another boot", at=old, run_at=old)
+    assert "running" not in orch("status").out
+    fake("claude", claude_ok("42"))
+    result = orch("next")
+    assert result.out == "42\n" and "0 processes of it stopped, recorded as aborted" in result.notices[0], result
+    assert list((orch.home / "cache" / "running").iterdir()) == []
+    assert [job["status"] for job in orch.state()["jobs"]] == ["aborted", "ok"]
 
 
 def test_after_a_reboot_the_run_is_recorded_and_nothing_is_signalled(orch, fake, dead_note):

@@ -65,6 +65,13 @@ def test_bad_input_is_one_line_and_exit_2(orch, arguments, named):
     assert named in one_line_error(orch("explain", *arguments))
 
 
+def test_standard_input_and_pipes_are_read(orch, shell):
+    limit = "You've hit your weekly limit · resets Mon 12:00am"
+    for stream in ("--stdout - <<< $LIMIT", "--stdout <(echo $LIMIT)", "--stdout /dev/stdin < <(echo $LIMIT)"):
+        shown = json.loads(shell(f"orch explain --agent claude --json {' '.join(NOW)} {stream}", LIMIT=limit).out)
+        assert (shown["outcome"], shown["reset_at"]) == ("limited", "2026-09-21T00:00:00Z"), (stream, shown)
+
+
 def test_output_that_is_no_text_is_read(orch, tmp_path):
     (tmp_path / "out").write_bytes(b"\xff\xfe\x00bad\nYou've hit your limit \xc2\xb7 resets 3pm")
     shown = orch("explain", "--agent", "claude", "--stdout", str(tmp_path / "out"), *NOW, "--json").json

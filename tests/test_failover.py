@@ -20,6 +20,7 @@ from conftest import (
     codex_overloaded,
     epoch_of,
     git,
+    one_line_error,
     step,
 )
 
@@ -336,6 +337,60 @@ def test_a_run_does_not_wait_longer_than_asked_or_unasked(orch, fake):
     assert time.monotonic() - begun < 6
 
 
+LAUNCHER = step(exit=127)
+
+
+@pytest.mark.parametrize(("other", "config", "state"), [
+    (claude_auth(), {}, None), (LAUNCHER, {}, None), (claude_failed("The widget could not be frobnicated."), {}, None),
+    (claude_auth(), {}, "newer"), (claude_auth(), {}, "none"), (claude_auth(), {"default_cooldown": 0}, None),
+], ids=["not logged in", "a launcher of nothing", "failed", "newer state", "no home", "no cooldown"])
+def test_waiting_starts_nobody_again_before_its_time_and_ends_in_time(orch, fake, other, config, state):
+    """Whether the limit can be remembered or not: only who met it is waited for, and only as long as was asked."""
+    path = orch.configure({"order": ["claude", "codex"], "handoff": {"summary": False}, **config}, orch.base / "config.json")
+    orch.home.mkdir(exist_ok=True)
+    if state == "newer":
+        (orch.home / "state.json").write_text('{"version": 99}')
+    elif state == "none":
+        orch.env["ORCH_HOME"] = str(path / "home")
+    fake("claude", other)
+    fake("codex", *[codex_limit() for _ in range(3)])
+    fake.forgive_unused = True
+    begun = time.monotonic()
+    assert orch("--config", str(path), "--wait", "2s", "go", timeout=30).code == 75
+    assert 1.5 < time.monotonic() - begun < 15
+    assert fake.names.count("claude") == 1
+    assert fake.names.count("codex") == 1 or (config and fake.names.count("codex") <= 3), fake.names
+
+
+def test_a_default_cooldown_is_no_longer_than_what_is_believed(orch):
+    orch.configure({"default_cooldown": "36d"})
+    assert "default_cooldown" in one_line_error(orch("config", "check"))
+    orch.configure({"default_cooldown": "5w"})
+    assert orch("config", "check").code == 0
+
+
+def test_waiting_goes_on_with_those_that_were_at_their_limit(orch, fake):
+    orch.configure({"default_cooldown": 1, "order": ["claude", "codex"]})
+    fake("claude", claude_auth())
+    fake("codex", codex_limit(), codex_ok("after"))
+    result = orch("--wait", "20s", "--json", "go", timeout=30).json
+    assert (result["answer"], fake.names) == ("after", ["claude", "codex", "codex"])
+
+
+@pytest.mark.parametrize(("options", "key", "model"), [
+    (["-x", "complex"], "codex:big", None), (["-x", "complex"], "codex:else", "big"), (["-x", "complex"], "codex", "nobody")])
+def test_a_limit_that_another_orch_meets_meanwhile_counts_as_one_that_was_known(orch, fake, options, key, model):
+    """That of a model drops the model, and the agent is tried all the same."""
+    orch.configure({"model_map": {"complex": {"codex": "big"}}})
+    command = [str(orch.program), "cooldown", "set", key, "1h"]
+    fake("claude", step(exit=1, stderr="API Error: 529 Overloaded.", run=f"import subprocess; subprocess.run({command!r}, check=True)"))
+    fake("codex", codex_ok())
+    fake.forgive_unused = model == "nobody"
+    orch(*options, "go")
+    assert fake.names == ["claude", "codex"][:1 if model == "nobody" else 2]
+    assert ("big" in fake.calls[-1].argv) is (model == "big")
+
+
 # --- the handoff ---------------------------------------------------------
 
 def tree_hash(folder):
@@ -368,6 +423,20 @@ def test_a_commit_of_the_first_agent_is_in_the_handoff(orch, fake, repo):
     orch("go")
     assert git("log", "-1", "--format=%s", cwd=repo) == "mid\n"
     assert "+COMMITTED" in fake.calls[1].prompt.decode()
+
+
+@pytest.mark.parametrize(("begin", "then", "told"), [
+    ("main", "main", "Branch: main\n"),
+    ("main", "-b new", "Branch: main when the task began, now new\n"),
+    ("main", "--detach", "Branch: main when the task began, now none\n"),
+    ("--detach", "-b new", "Branch: none when the task began, now new\n"),
+])
+def test_the_handoff_names_the_branch_and_the_one_that_the_first_agent_took(orch, fake, repo, begin, then, told):
+    git("checkout", "-q", begin, cwd=repo)
+    fake("claude", claude_limit(time.time() + HOUR, run=f"import subprocess; subprocess.run('git checkout -q {then}'.split(), check=True)"))
+    fake("codex", codex_ok())
+    orch("go")
+    assert told in fake.calls[1].prompt.decode()
 
 
 def test_the_repository_stays_untouched_byte_for_byte(orch, fake, repo):
@@ -404,6 +473,35 @@ def test_without_git_the_run_goes_on(orch, fake):
     result = orch("--json", "go").json
     assert (result["answer"], result["changed_files"]) == ("finished", None)
     assert list(orch.work.iterdir()) == [orch.work / "made.txt"]
+
+
+def test_a_repository_around_the_one_that_is_gone_is_nobodys_work(orch, fake, repo):
+    (repo / "inner").mkdir()
+    (repo / "inner" / "x").write_text("x\n")
+    git("init", "-q", cwd=repo / "inner")
+    (repo / "diary").write_text("private\n")
+    fake("claude", claude_limit(time.time() + HOUR, run="import shutil; shutil.rmtree('.git'); open('y', 'w').close()"))
+    fake("codex", codex_ok("finished"))
+    result = orch("--json", "go", cwd=repo / "inner").json
+    handoff = fake.calls[1].prompt.decode()
+    assert (result["answer"], result["changed_files"]) == ("finished", None)
+    assert "not known: the repository that the task began in is gone" in handoff
+    assert "diary" not in handoff and "private" not in handoff
+
+
+def test_where_no_snapshot_can_be_kept_the_handoff_says_why(orch, fake, repo):
+    fake("claude", claude_limit(time.time() + HOUR))
+    fake("codex", codex_ok("finished"))
+    missing = str(orch.base / "missing")
+    assert orch("go", env={"TMPDIR": missing}).out == "finished\n"
+    assert f"not known: no snapshot: {missing}: No such file or directory" in fake.calls[1].prompt.decode()
+
+
+def test_a_working_directory_that_the_first_agent_removed_is_named(orch, fake):
+    fake("claude", claude_limit(time.time() + HOUR, run="import shutil; shutil.rmtree(os.getcwd())"))
+    fake("codex")
+    result = orch("--json", "go")
+    assert result.json["attempts"][1]["error"] == f"the working directory {orch.work}: No such file or directory", result
 
 
 def test_a_long_request_is_handed_over_through_standard_input(orch, fake):
@@ -478,14 +576,14 @@ def test_a_reset_time_that_is_behind_us_does_not_shorten_a_known_one(orch, fake)
     assert epoch_of(orch.state()["cooldowns"]["claude"]["until"]) >= known
 
 
-@pytest.mark.parametrize("name", [".orch-home", "a b/[c]*", "plain"])
+@pytest.mark.parametrize("name", [".orch-home", "a b/[c]*", "plain", "..orch", "."])
 def test_a_home_inside_the_repository_is_no_work_of_an_agent(orch, fake, repo, name):
     fake("claude", claude_limit(time.time() + HOUR, write={"new.txt": "x\n"}))
     fake("codex", codex_ok("done"))
     result = orch("--json", "go", env={"ORCH_HOME": str(repo / name)})
     assert (repo / name / "state.json").exists()
     assert result.json["changed_files"] == ["new.txt"]
-    assert name not in fake.calls[1].prompt.decode()
+    assert f"{name}/" not in fake.calls[1].prompt.decode()
     assert "new.txt" in fake.calls[1].prompt.decode()
 
 

@@ -139,9 +139,9 @@ def weak(orch, fake):
     if subprocess.run(["python3", "-c", ""], env=env, user=65534, check=False, capture_output=True).returncode:
         pytest.skip("nobody may not run this Python")
 
-    def run(*args):
+    def run(*args, **how):
         return subprocess.run([base / "orch", *args], env=env, cwd="/", user=65534, group=65534, extra_groups=[], capture_output=True,
-                              timeout=60, check=False)
+                              timeout=60, check=False, **how)
     run.home = base / "home"
     yield run
     shutil.rmtree(base, ignore_errors=True)
@@ -180,6 +180,18 @@ def test_a_project_that_may_not_be_written_costs_a_team_one_warning(weak):
 def test_the_home_of_somebody_else_costs_one_warning(weak):
     done = weak("hi")
     assert (done.returncode, done.stdout) == (0, b"42\n") and done.stderr.count(b"\n") == 1, done
+
+
+@pytest.mark.parametrize("umask", [0o777, 0o277])
+def test_a_umask_that_takes_ones_own_rights_locks_nobody_out(weak, umask):
+    weak.home.rmdir()
+    os.chown(weak.home.parent, 65534, 65534)
+    for _ in range(2):
+        done = weak("hi", umask=umask)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"42\n", b""), done
+    modes = {path.relative_to(weak.home.parent): path.stat().st_mode & 0o777 for path in (weak.home, *weak.home.rglob("*"))}
+    assert [path for path, mode in modes.items() if mode != (0o700 if (weak.home.parent / path).is_dir() else 0o600)] == []
+    assert len(json.loads(weak("jobs", "--json").stdout)) == 2
 
 
 # --- disks ---------------------------------------------------------------

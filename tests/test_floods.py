@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from conftest import claude_ok, codex_ok, needs_proc, step
+from conftest import claude_auth, claude_ok, codex_ok, git, needs_git, needs_proc, step
 from tools import torture
 
 SLEEP = "time.sleep(60)\n"
@@ -23,6 +23,43 @@ def test_memory_stays_under_64_megabytes_whatever_an_agent_writes(built, tmp_pat
         figures = torture.flood(arena, name, 40 << 20)
         assert figures["peak MB"] < 64, figures
         assert figures["processor s"] < 15, figures    # a tenth of it on an idle machine
+    finally:
+        arena.close()
+
+
+CHANGES = {
+    "long lines": "for n in range(19): open(f'new{n}', 'w').write('\N{CRAB}' + 'x' * 1_000_000)\n",
+    "what was there": "for n in range(3): open(f'big{n}', 'ab').write(b'x')\n",
+    "a subject": "open('said', 'w').write('word ' * 5_000_000)\n"
+                 "os.system('git -c user.name=A -c user.email=a@b.c commit -q --allow-empty -F said; rm said')\n",
+    "files": "os.mkdir('d')\nfor n in range(5000): open(f'd/{n}', 'w').write(f'{n}\\n' * 100)\n",
+}
+
+
+@needs_proc
+@needs_git
+@pytest.mark.parametrize("name", CHANGES)
+def test_memory_stays_under_64_megabytes_whatever_an_agent_changes(orch, fake, repo, name):
+    for number in range(3):
+        (repo / f"big{number}").write_bytes(b"y" * (15 << 20))
+    git("add", ".", cwd=repo)
+    git("commit", "-q", "-m", "big", cwd=repo)
+    fake("claude", claude_auth(run=CHANGES[name], write={"a.txt": "small\n"}))
+    fake("codex", codex_ok("42"))
+    with open(orch.base / "out", "wb") as out:
+        cost = torture.watch_cost(orch.start("--json", "hi", stdout=out, stderr=out))
+    handoff = fake.calls[1].prompt.decode()
+    assert "a.txt (+1 -2)" in handoff and "+small" in handoff, handoff[:2000]
+    assert cost.peak_bytes < 64 << 20, cost
+
+
+@needs_proc
+@pytest.mark.parametrize("name", ["a failure after both", "bytes that are no text", "a long answer"])
+def test_a_role_takes_no_more_memory_than_a_plain_run(built, tmp_path, name):
+    arena = torture.Arena(tmp_path / "arena", built, repo=False)
+    try:
+        figures = torture.flood(arena, name, 40 << 20, "--role", "worker")
+        assert figures["peak MB"] < 64, figures
     finally:
         arena.close()
 
@@ -52,7 +89,7 @@ def test_watching_an_agent_costs_little_processor_time_whatever_it_does(orch, fa
         thread.join(60)
     assert len(fake.calls) == len(costs) == len(DOES)
     for name, cost in costs.items():    # on a busy machine a spinning orch gets little time, but calls all the same
-        assert cost.spent_s < 1 and cost.reads < 20_000, (name, cost)
+        assert cost.spent_s < 1.5 and cost.reads < 20_000, (name, cost)
     drip, shut = costs["drip"], costs["shut"]    # judging a piece takes a millisecond, reading it a tenth of one
     assert drip.spent_s - shut.spent_s < 0.15 + (drip.reads - shut.reads) * 0.0003, costs
 

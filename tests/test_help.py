@@ -6,7 +6,7 @@ import shlex
 import time
 
 import pytest
-from conftest import claude_auth, claude_limit, one_line_error, step
+from conftest import claude_auth, claude_limit, codex_limit, one_line_error, step
 
 import orch as core
 
@@ -34,6 +34,11 @@ def test_help_lists_every_command(orch):
     assert all(re.search(rf"^  {name} +\w", out, re.M) for name in COMMANDS)
 
 
+def test_help_fits_a_terminal_of_80_columns(orch):
+    assert [line for name in (None, *COMMANDS) for line in orch(*([name] if name else []), "--help").out.splitlines()
+            if len(line) > 80 and not line.startswith(("example: ", "usage: "))] == []
+
+
 def test_no_login_says_how_to_log_in(orch, fake):
     fake("claude", claude_auth())
     result = orch("hello", "--no-failover")
@@ -45,6 +50,23 @@ def test_a_limit_says_when_and_how_to_wait(orch, fake):
     fake("claude", claude_limit(time.time() + 3600))
     for _ in range(2):                                     # after an attempt, and without one
         assert re.search(r"\(until .*; with `--wait forever` orch waits\)$", orch("hello", "--no-failover").notices[-1])
+
+
+@pytest.mark.parametrize(("hours", "said"), [((2, 5), "; claude is free first (until "), ((5, 2), ". (until ")])
+def test_a_time_is_told_as_that_of_the_agent_who_is_free_then(orch, fake, hours, said):
+    ends = [time.time() // 60 * 60 + hour * 3600 for hour in hours]
+    fake("claude", claude_limit(ends[0]))
+    fake("codex", codex_limit(ends[1]))
+    result = orch("hello")
+    assert result.code == 75 and "codex: You've hit your usage limit" in result.notices[-1]
+    assert re.search(re.escape(said) + r"(\w+ \d+, )?\d\d:\d\d, in (1 h 5\d min|2 h);", result.notices[-1]), result
+
+
+def test_an_agent_that_was_passed_over_may_be_free_first(orch, fake):
+    fake("claude")
+    fake("codex", codex_limit(time.time() + 9 * 3600))
+    assert orch("cooldown", "set", "claude", "1h").code == 0
+    assert "; another agent is free first (until " in orch("hello").notices[-1]
 
 
 def test_a_failure_that_was_not_understood_names_explain(orch, fake):

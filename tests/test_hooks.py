@@ -5,11 +5,13 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import time
 
 import pytest
-from conftest import claude_error, claude_limit, claude_ok, git, needs_git, recipe, step
+from conftest import claude_error, claude_limit, claude_ok, git, needs_git, recipe, step, wait_until
 
 import orch as program
 
@@ -219,6 +221,44 @@ def test_fences_and_headings_do_not_cost_the_message(drafting, shell, fake):
     assert head(drafting) == " # Title\n\nbody"
 
 
+@pytest.mark.parametrize("words", ["hooks/prepare-commit-msg", "hooks/pre-push"])
+@pytest.mark.parametrize("with_shell", ["sh", "bash", "zsh"])
+def test_a_hook_that_is_there_already_stays_and_the_shell_says_so(repo, shell, words, with_shell):
+    if shutil.which(with_shell) is None:
+        pytest.skip(f"{with_shell} is not installed")
+    hook = repo / ".git" / words
+    hook.write_text("theirs")
+    hook.chmod(0o600)
+    done = shell(f"{with_shell} -s", input=recipe("sh", words), ok=False)
+    assert hook.read_text() == "theirs" and not os.access(hook, os.X_OK)
+    assert re.search("exist", done.err), done
+    hook.unlink()
+    assert shell(f"{with_shell} -s", input=recipe("sh", words)).err == ""
+    assert hook.read_text().startswith("#!/bin/sh\n") and os.access(hook, os.X_OK)
+
+
+def test_an_interrupt_leaves_no_draft_behind(drafting, shell, fake):
+    fake("claude", step(run="time.sleep(60)"))
+    process = subprocess.Popen(["git", "commit", "-a"], cwd=drafting, env=shell.env, start_new_session=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: fake.calls, what="the agent")
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=20) != 0
+    wait_until(lambda: not shell.orch.leftovers(), timeout=20, what="the end of the hook")
+    assert not list((drafting / ".git").glob("*.draft"))
+
+
+def test_no_hook_runs_roles_whatever_the_config_says(pushing, shell, fake):
+    shell.orch.configure({"roles": {"reviewer": {"prompt": "You review."}},
+                          "auto": {"enabled": True, "rules": [{"role": "reviewer", "keywords": ["review", "write"]}]}})
+    fake("claude", claude_ok("fine"), claude_ok("Say more"))
+    assert "fine" in shell("git push").err
+    shell(recipe("sh", "hooks/prepare-commit-msg"))
+    shell("echo x > a.txt && git commit -a")
+    assert head(pushing) == "Say more"
+    assert not (pushing / ".orch").exists()
+
+
 def test_a_hooks_path_of_the_users_is_where_it_goes(repo, shell, fake):
     shell("git config core.hooksPath .githooks")
     shell(recipe("sh", "hooks/prepare-commit-msg"))
@@ -289,7 +329,7 @@ def test_without_a_review_the_push_warns_and_goes_on(pushing, shell, fake, how):
     if how == "no orch":
         (shell.orch.agents / "orch").unlink()
     done = shell("git push")
-    assert "pre-push: pushed without a review" in done.err
+    assert "pre-push: pushing without a review" in done.err
     assert how != "limit" or re.search(r"orch: .*limit.* \(until ", done.err)
     assert remote_head(pushing) == head(pushing, "%H")
 

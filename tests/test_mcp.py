@@ -5,10 +5,12 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -194,6 +196,8 @@ def test_both_eras_are_served_side_by_side(client):
     ("tools/list", {}, -32602),
     ("server/discover", {}, -32602),
     ("logging/setLevel", MODERN, -32601),
+    ("ping", MODERN, -32601),
+    ("ping", {**MODERN, META + "protocolVersion": "2031-01-01"}, -32022),
     ("resources/list", MODERN, -32601),
 ])
 def test_requests_that_name_no_usable_revision_are_refused(client, method, meta, code):
@@ -231,6 +235,9 @@ BAD = [                                                    # (line, the id and c
     ({**PING, "id": None}, (None, -32600)),
     ({**PING, "id": True}, (None, -32600)),
     ({**PING, "id": {}}, (None, -32600)),
+    ({**PING, "id": "\ud800"}, (None, -32600)),            # half a character: it cannot be sent back
+    ({"jsonrpc": "2.0", "id": "a\udfffb"}, (None, -32600)),
+    ({**PING, "method": "tools/list", "params": {"_meta": {"progressToken": "\ud800"}}}, ("p", -32602)),
     (b'{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}\n', (None, -32600)),
     ({**PING, "method": 7}, ("p", -32600)),
     ({"jsonrpc": "2.0", "method": 7}, (None, -32600)),
@@ -307,10 +314,13 @@ def test_lines_over_ten_megabytes_are_dropped_and_refused_by_id_where_it_can_be_
     filler = b"x" * (1 << 20)
     for head, tail, expected in ((b'{"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"x": "', b'"}}\n', "a"),
                                  (b'{"method": "ping", "params": {"x": "', b'"}, "jsonrpc": "2.0", "id": 1234}\n', 1234),
+                                 (b'{"method": "ping", "params": {"x": "', b'"}, "jsonrpc": "2.0", "id": "\xff"}\n', None),
+                                 (b'{"jsonrpc": "2.0", "id": "a\x01", "method": "ping", "params": {"x": "', b'"}}\n', None),
                                  (b'{"params": {"x": "', b'"}}\n', None)):
         for piece in (head, *[filler] * 30, tail):
             one.put(piece)
         error = one.answer(expected)["error"]
+        one.heard.clear()
         assert error["code"] == -32600 and "10 MiB" in error["message"]
     status = Path(f"/proc/{one.process.pid}/status").read_text()
     assert int(status.partition("VmHWM:")[2].split()[0]) < 64 << 10
@@ -404,6 +414,15 @@ def test_roles_teams_and_auto_are_arguments_too(orch, client, fake, repo):
     assert one.answer(one.call("orch_run", {"prompt": "x", "auto": "yes"}))["result"]["isError"] is True
 
 
+def test_auto_is_asked_for_or_switched_off_by_a_call_too(orch, client, fake):
+    fake("claude", *[claude_ok("42")] * 3)
+    rules = [{"role": "planner", "keywords": ["plan"]}]
+    orch.configure({"roles": {"planner": {"prompt": "You plan."}}, "auto": {"enabled": True, "rules": rules}})
+    one = client().begin()
+    found = [one.run(prompt="make a plan", **wish)["structuredContent"] for wish in ({}, {"auto": False}, {"auto": True})]
+    assert [shown.get("run_id") is not None for shown in found] == [True, False, True]
+
+
 def test_no_role_is_allowed_more_than_the_server(orch, client, fake):
     fake("claude", claude_ok("1"), claude_ok("2"))
     orch.configure({"roles": {"wide": {"prompt": "You do all.", "access": "full"}}})
@@ -432,6 +451,8 @@ REFUSED = [
     ({"prompt": "x", "access": "full"}, "access"),
     ({"prompt": "x", "timeout": []}, "timeout"),
     ({"prompt": "x", "timeout": "soon"}, "timeout"),
+    ({"prompt": "x", "timeout": -1}, "timeout"),
+    ({"prompt": "x", "timeout": 1e300}, "timeout"),
     ({"prompt": "x", "model": "--yolo"}, "model: may not begin with a dash"),
     ({"prompt": "x", "effort": "-x"}, "effort: may not begin with a dash"),
     ({"prompt": "x", "model": "m" * 5000}, "model: too long"),
@@ -445,8 +466,8 @@ REFUSED = [
     ({"prompt": "x", "context": "lean"}, "lean"),
     ({"prompt": "x", "cwd": "/nonexistent/dir"}, "/nonexistent/dir"),
     ({"prompt": "x", "cwd": __file__}, "no such directory"),
-    ({"prompt": "x", "cwd": "a\0b"}, "no such directory"),
-    ({"prompt": "x", "cwd": "\ud800"}, "no such directory"),
+    ({"prompt": "x", "cwd": "a\0b"}, "cwd: expected text without a NUL"),
+    ({"prompt": "x", "cwd": "\ud800"}, "cwd: expected text without"),
 ]
 
 
@@ -463,10 +484,21 @@ def test_what_is_refused_is_told_to_the_model_and_starts_nothing(client, fake):
     assert fake.calls == []
 
 
+def test_a_role_at_its_limit_says_when_to_come_back(orch, client, fake):
+    orch.configure({"roles": {"artist": {"prompt": "x", "capability": "image"}}, "agents": {"codex": {"capabilities": ["image"]}}})
+    fake("codex")
+    orch("cooldown", "set", "codex", "1h")
+    result = client().begin().run(prompt="x", role="artist")
+    assert result["structuredContent"]["retry_at"] and "(until " in result["content"][0]["text"]
+
+
 def test_numbers_of_seconds_are_durations(client, fake):
-    fake("claude", step(run=SLEEP))
-    result = client().begin().run(prompt="x", timeout="0.5")
-    assert result["structuredContent"]["error_class"] == "timeout"
+    fake("claude", *[step(run=SLEEP)] * 2)
+    one = client().begin("2025-06-18")
+    for timeout in ("0.5", 0.5):
+        assert one.run(prompt="x", timeout=timeout)["structuredContent"]["error_class"] == "timeout"
+    used = one.answer(one.call("orch_usage", {"since": 86400}))["result"]["structuredContent"]
+    assert used["total"]["attempts"] == 2
 
 
 def test_no_call_may_do_more_than_the_server_was_started_for(orch, client, fake):
@@ -497,6 +529,16 @@ def test_server_with_a_directory_runs_nothing_outside_of_it(orch, client, fake):
     one.run(prompt="x")
     one.run(prompt="x", cwd="side")
     assert [call.cwd for call in fake.calls] == [str(orch.work / "in"), str(orch.work / "in" / "side")]
+
+
+def test_the_config_of_the_server_is_not_looked_for_where_a_call_runs(orch, client, fake):
+    fake("claude", claude_ok("42"))
+    (orch.work / "evil").mkdir()
+    program = {"command": [str(orch.base / "evil.sh")], "output": "text"}
+    orch.configure({"order": ["mine"], "agents": {"mine": program}}, orch.work / "evil" / "c.json")
+    orch.configure({"order": ["claude"]}, orch.work / "c.json")
+    one = client("--config", "c.json").begin()
+    assert one.run(prompt="x", cwd="evil")["structuredContent"]["answer"] == "42"
 
 
 def test_output_schema_has_the_keys_of_the_result():
@@ -688,6 +730,8 @@ def test_client_that_reads_late_gets_everything(orch, client, fake):
         assert len(json.loads(file.readline())["result"]["content"][0]["text"]) == 1_000_000
         one.put({**PING, "method": "tools/list", "params": {"_meta": MODERN}})
         assert json.loads(file.readline())["id"] == PING["id"]
+        one.process.stdin.close()                          # before the reader goes, which would be an end of its own
+        assert one.process.wait(30) == 0
 
 
 def test_an_id_at_work_cannot_be_used_again_and_later_it_can(orch, client, fake):
@@ -729,6 +773,30 @@ def test_progress_is_told_to_whoever_gave_a_token_and_only_grows(client, fake):
     one.run(prompt="x", agent="codex")
     assert len(one.named("progress")) == len(told)
     fake.forgive_unused = True
+
+
+def test_progress_tells_whose_it_is_of_several_at_work():
+    stop, told = core.Stop(), []
+    server = types.SimpleNamespace(world=core.make_world({}, "/", stop), wire=types.SimpleNamespace(put=told.append))
+    one = core.Call(server, core.Message("tools/call", {"name": "orch_run"}, True, 1), core.Terms("2025-06-18", None, 5))
+    reviewer, critic = {"role": "reviewer", "step": 1, "of": 2}, {"role": "critic", "step": 2, "of": 2}
+    one.event("attempt_start", agent="claude", kind="run", **reviewer)
+    one.event("attempt_start", agent="codex", kind="run", **critic)
+    one.told_at = float("-inf")
+    one.event("activity", agent="claude", text="reading a.py", **reviewer)
+    one.told_at = float("-inf")
+    one.event("activity", agent="codex", text="running ls", **critic)
+    one.told_at = float("-inf")
+    one.tick()
+    one.event("role_end", agent="codex", status="ok", usage=None, duration_ms=7000, **critic)
+    one.told_at = float("-inf")
+    one.tick()
+    one.stop.close()
+    stop.close()
+    assert [re.sub(r" · \d+ s$", "", note["params"]["message"]) for note in told] == [
+        "[1/2] reviewer: claude has begun", "[2/2] critic: codex has begun", "[1/2] reviewer: claude: reading a.py",
+        "[2/2] critic: codex: running ls", "reviewer (claude) reading a.py · critic (codex) running ls",
+        "[2/2] critic (codex) done in 7 s", "reviewer (claude) reading a.py"]
 
 
 def test_notices_come_as_log_messages_of_the_level_that_was_asked_for(client, fake):

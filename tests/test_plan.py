@@ -35,6 +35,13 @@ def picked(prompt, **auto):
     ("never add docs to it", ""),
     ("Fix it. Tests are not needed.", "builder"),
     ("Fix it instead of writing docs", "builder"),
+    ("fix it, tests not needed", "builder"),
+    ("fix it; docs unnecessary", "builder"),
+    ("leave the tests alone, fix it", "builder"),
+    ("Fix it and leave the docs and the tests as they are", "builder"),
+    ("keep the tests untouched, add docs", "builder documenter"),
+    ("keep the tests green and add docs", "builder tester documenter"),
+    ("leave it alone and add tests", "builder tester"),
     ("Don't forget the tests", "tester"),
     ("not only tests", "tester"),
     ("No docs. Tests!", "tester"),
@@ -58,6 +65,38 @@ def picked(prompt, **auto):
     ("The tests fail on Mondays. Why?", ""),
     ("explain how the tests are run", ""),
     ("Which file has the docs? And which the tests?", ""),
+    ("are the tests passing", ""),
+    ("which tests fail", ""),
+    ("why tests fail", ""),
+    ("why does this test fail: TypeError: x", ""),
+    ("what tests exist", ""),
+    ("what's in the docs", ""),
+    ("is there a test for x", ""),
+    ("isn't there a test for x", ""),
+    ("does it build with the tests", ""),
+    ("did anyone review it", ""),
+    ("have we tests for it", ""),
+    ("do you have a test for it", ""),
+    ("how i can run the tests", ""),
+    ("how many tests are there", ""),
+    ("who wrote the docs", ""),
+    ("where's the test of it", ""),
+    ("can the tests run in parallel", ""),
+    ("should i add tests", ""),
+    ("The parser is new. Are there tests of it", ""),
+    ("can you add tests", "builder tester"),
+    ("what I want: add tests", "builder tester"),
+    ("What we need is a test", "tester"),
+    ("how about this: the tests are slow. Fix them", "builder tester"),
+    ("when it fails, add a test", "builder tester"),
+    ("Where possible, add tests", "builder tester"),
+    ("have a look at it and add tests", "builder tester"),
+    ("have codex add the tests", "builder tester"),
+    ("do the docs", "documenter"),
+    ("does not compile: fix it", "builder"),
+    ("isn't working, fix it", "builder"),
+    ("Is it slow? Fix it", "builder"),
+    ("is_valid() lies, fix it", "builder"),
     ("Can you add tests?", "builder tester"),
     ("could you please fix orch.py?", "builder"),
     ("Please add tests?", "builder tester"),
@@ -207,6 +246,35 @@ def test_a_damaged_run_file_is_refused_and_never_a_traceback(seed):
         return
     config = orch.config_of([orch.Layer("built-in", orch.DEFAULTS)])
     assert isinstance(orch.resumed_request(found, request(), config)[0], orch.Request)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_damaged_file_of_changes_is_none_or_sound(seed):
+    import random
+    rng = random.Random(seed)
+    made = orch.Changes((orch.Change("A", "caf\udce9"), orch.Change("R", "b", "a")), "diff --git a/b b/b\n+x\n", ("b",))
+    text = orch.render_changes(made)
+    assert orch.parse_changes(text) == made
+    record = json.loads(text)
+    node = rng.choice([record, record["files"], record["files"][0], record["files"][1]])
+    key = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+    node[key] = rng.choice([None, 1, True, "x", "a\0b", [], {}, [[]], [None], {"a": 1}, 1e300, "\ud800"])
+    text = json.dumps(record)
+    found = orch.parse_changes(text[:rng.randrange(len(text))] if rng.random() < 0.3 else text)
+    if found is not None:
+        brief = orch.Brief(orch.Role("r"), "x", (orch.Role("r"),), changes=found)
+        orch.render_role_prompt(brief, 1000)[0].encode("utf-8", "surrogateescape")
+        assert "\0" not in orch.render_role_prompt(brief, 1000)[0]
+
+
+def test_changes_of_two_lives_of_a_run_are_told_as_one():
+    first = orch.Changes((orch.Change("A", "a"), orch.Change("M", "b")), "one", ("a",))
+    then = orch.Changes((orch.Change("M", "a"), orch.Change("D", "c")), "two", ("a", "c"))
+    both = orch.join_changes(first, then, 6)
+    assert [(change.status, change.path) for change in both.files] == [("A", "a"), ("M", "b"), ("D", "c")]
+    assert (both.diff, both.shown) == ("onetwo", ("a", "c"))
+    assert orch.join_changes(first, then, 5).diff == "two"     # the newer is worth more
+    assert orch.join_changes(None, then, 5) == then
 
 
 @pytest.mark.parametrize(("saved", "config", "given", "want", "warned"), [

@@ -248,6 +248,13 @@ def test_an_agent_that_cannot_be_watched_is_not_left_running(orch, monkeypatch):
     wait_until(lambda: not orch.leftovers(), what="the agent's end")
 
 
+def test_an_answer_in_a_line_too_long_to_be_read_is_a_failure(orch, fake):
+    fake("codex", codex_ok("I start.") | {"stdout": codex_ok("x" * 9_000_000)["stdout"]})
+    result = orch("-a", "codex", "--no-failover", "--json", "hi")
+    assert (result.code, result.json["status"], result.json["answer"]) == (1, "failed", None), result
+    assert "the answer is lost" in result.json["error"] and "8 MiB" in result.json["warnings"][0], result.json["warnings"]
+
+
 def test_a_flood_on_standard_error_does_not_block(orch, fake):
     fake("claude", claude_ok("42", run="put(2, b'noise\\n' * 2_000_000)"))
     assert orch("hi").out == "42\n"
@@ -353,6 +360,14 @@ def test_an_agent_stuck_at_its_limit_is_stopped_and_called_limited(orch, fake):
     result = orch("--json", "hi").json
     assert (result["answer"], result["attempts"][0]["outcome"]) == ("42", "limited")
     assert orch.leftovers() == {}
+
+
+def test_a_quiet_agent_whose_work_is_about_limits_is_left_alone(orch, fake):
+    orch.configure({"limit_grace": 1, "agents": {"mine": {"command": ["mine"], "output": "text"}}, "order": ["mine"]})
+    told = "I will make the client retry when the rate limit is exceeded.\nRunning the test suite now.\n"
+    fake("mine", step(stdout=told, run="time.sleep(2.5); put(1, b'All tests pass.\\n')"))
+    result = orch("hi")
+    assert (result.code, result.out) == (0, told + "All tests pass.\n"), result
 
 
 def test_no_file_of_orch_leaks_into_the_agent(orch, fake):

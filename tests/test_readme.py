@@ -2,7 +2,7 @@
 
 A block runs with `bash -eu` in a world made from nothing: a home whose config is that of `orch init` with all of the README's
 JSON examples, fake agents that answer anything, a git repository with a change. A console block that shows what happens has
-its story in STORIES, which the agents then play, and is compared with what orch prints. A block that names orch.py, make or `pip install .` runs in a
+its story in STORIES, which the agents then play, and is compared with what orch prints. A block that names orch.py, make or `pipx install .` runs in a
 copy of the clone. What cannot run here carries a comment right above its fence, and stands in NOT_RUN below:
 
     <!-- not run by the tests: REASON -->
@@ -24,7 +24,7 @@ import orch as program
 NOT_RUN: dict[str, str] = {}                               # name of a block -> reason; as few as can be
 BLOCKS = readme_blocks("sh", "bash", "console")
 CLONE = ("orch.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "tests")
-IN_CLONE = re.compile(r"\borch\.py\b|\bmake\b|pip install \.|pipx install \.")
+IN_CLONE = re.compile(r"\borch\.py\b|\bmake\b|pipx install \.")
 
 
 def limit():
@@ -83,10 +83,10 @@ def place(orch, shell, tmp_path):
     for name in (*(agent.name for agent in program.AGENTS), "my-agent"):
         says = f"cat '{tmp_path}/{name}.says'" if (tmp_path / f"{name}.says").exists() else f"echo Said {name}."
         executable(orch.agents / name, f"#!/bin/sh\n[ -t 0 ] || cat > /dev/null\n{says}\n")
-    # nothing here reaches the network: npm does nothing, pip installs what is here with the setuptools that are there
+    # nothing here reaches the network: npm does nothing, pipx installs what is here with the setuptools that are there
     executable(orch.agents / "npm", "#!/bin/sh\n")
     executable(orch.agents / "python3", f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")
-    executable(orch.agents / "pip", f"#!/bin/sh\nexec '{sys.executable}' -m pip \"$@\"\n")
+    executable(orch.agents / "pipx", f"#!/bin/sh\nexec '{sys.executable}' -m pip \"$@\"\n")
     for name in ("scontrol", "code"):
         executable(orch.agents / name, "#!/bin/sh\n")
     executable(orch.agents / "sbatch", SBATCH)
@@ -129,7 +129,7 @@ def lacking(script):
     for word in ("parallel", "make"):
         if re.search(rf"^\s*{word} |\|\s*{word} ", script, re.M) and not shutil.which(word):
             return f"needs {word}"
-    if "pip install ." in script and not has_setuptools():
+    if "pipx install ." in script and not has_setuptools():
         return "needs setuptools 77"
     return None
 
@@ -157,6 +157,14 @@ def test_no_block_escapes_by_its_language():
     assert not set(fences[1::2]) - {""}
     assert len({block.name for block in BLOCKS}) == len(BLOCKS)
     assert len(BLOCKS) >= 7
+
+
+HEREDOC = re.compile(r"<<'(\w+)'(.*)\n(?s:.*?)^\1$", re.M)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language != "console"], ids=lambda block: block.name)
+def test_a_block_has_no_comment_which_zsh_does_not_know_at_its_prompt(block):
+    assert not re.findall(r"(?:^|\s)#.*", HEREDOC.sub(r"\2", block.script))
 
 
 def test_the_json_examples_are_configs_that_orch_accepts(orch):

@@ -207,11 +207,58 @@ def test_recorded_retries_show_while_they_go_on():
     assert v.sits_at_limit(gemini, by_id("gemini/json-m.rate429")["stderr"], "x")
     assert not v.sits_at_limit(gemini, "Attempt 1 failed: You have exhausted your capacity on this model. "
                                "Your quota will reset after 5s.. Retrying after 6173ms...", "x")
-    stream = by_id("claude/stream-json.rate429")["stdout"].split("\n")
+    stream = by_id("claude/stream-json.rate429")["stdout"].replace('_delay_ms":2000', '_delay_ms":60000').split("\n")
     assert v.sits_at_limit(claude, "\n".join(line for line in stream if "api_retry" in line), "x")
     assert not v.sits_at_limit(claude, "\n".join(stream), "x")
-    lines = by_id("codex/json-default-retries.sse_rate")["stdout"].split("\n")
+    lines = by_id("codex/json-default-retries.sse_rate")["stdout"].replace("again in 2s", "again in 45s").split("\n")
     assert v.sits_at_limit(codex, "\n".join(lines[:4]), "x")
+    assert v.sits_at_limit(gemini, by_id("gemini/json-m.credit")["stderr"], "x")
+
+
+# Where the program's own wait is short, silence after it is a model at work: claude gives up after its second retry,
+# codex after its fifth, within seconds; of gemini's, only the later ones take as long as `limit_grace`.
+@pytest.mark.parametrize("name, stream, lines", [
+    ("claude/stream-json.rate429", "stdout", 2), ("codex/json-default-retries.sse_rate", "stdout", 8),
+    ("gemini/json-m.credit", "stderr", 3), ("gemini/json-m.rate429", "stderr", 16),
+])
+def test_recorded_retry_that_is_near_is_no_sitting(name, stream, lines):
+    row = by_id(name)
+    text = "\n".join(row[stream].split("\n")[:lines])
+    assert "429" in text or "limit" in text
+    assert v.sits_at_limit(BY_NAME[row["argv"][0]], text, "x") is None
+
+
+LOG = 'timestamp=2026-12-01T11:59:00Z level=ERROR message="stream error" small=false error.error="AI_APICallError: %s"\n'
+REFUSED = '{"type":"model.call_failure","data":{"statusCode":429,"errorMessage":"429 rate limit exceeded"}}\n'
+AGAIN = '{"type":"error","message":"Reconnecting... %s (exceeded retry limit, last status: 429 Too Many Requests)"}\n'
+TRIED = '{"type":"system","subtype":"api_retry","attempt":1,"retry_delay_ms":%s,"error_status":429,"error":"rate_limit"}\n'
+SITS = [
+    ("claude", TRIED % 514.6, False), ("claude", TRIED % 30000, True),
+    ("codex", AGAIN % "1/5", False), ("codex", AGAIN % "5/5", False), ("codex", AGAIN % "12/20", True),
+    ("gemini", "Attempt 1 failed with status 429. Retrying with backoff... _ApiError: quota exceeded", False),
+    ("gemini", "Attempt 5 failed with status 429. Retrying with backoff... _ApiError: quota exceeded", True),
+    ("opencode", LOG % "Rate limit reached for m. Please try again in 2s.", False),
+    ("opencode", LOG % "Rate limit reached for m. Please try again in 7m12s.", True),
+    ("opencode", LOG % "The usage limit has been reached", True),
+    ("opencode", LOG % "The usage limit has been reached" + '{"type":"step_start","part":{}}', False),
+    ("copilot", REFUSED, True), ("copilot", REFUSED + '{"type":"model.call_start","data":{}}', False),
+    ("mine", "I will make the client retry when the rate limit is exceeded.\nRunning the test suite now.", False),
+    ("mine", "Added retry with backoff when the rate limit is exceeded", False),
+    ("mine", "Let me try again: the test expects 'rate limit exceeded'.", False),
+    ("mine", "The client retries 3 times: rate limit exceeded", False), ("mine", "Waiting for tests of: quota exceeded", False),
+    ("mine", "Rate limit reached. Retrying in 20 seconds...", False), ("mine", "Rate limit reached. Waiting 3s", False),
+    ("mine", "Rate limit reached. Retrying in 3600 seconds...", True), ("mine", "Usage limit reached, waiting until 9pm", True),
+    ("mine", "Rate limited: usage limit reached. Waiting 45 s\n\n", True), ("mine", "Quota exceeded. Please retry in 7 min", True),
+    ("mine", "Rate limit reached. Retrying in 3600 seconds...\nEditing main.py", False),
+]
+
+
+@pytest.mark.parametrize("name, text, sits", SITS)
+def test_only_a_long_wait_with_nothing_after_it_is_sitting_at_a_limit(name, text, sits):
+    agent = BY_NAME.get(name, v.Agent(name, (name,)))
+    assert (v.sits_at_limit(agent, text, "do it") is not None) == sits
+    stopped = v.classify(agent, Ended(None, 15, "timeout", "", text), v.Report(), "do it", v.Clock(1796076000.0, "UTC"))
+    assert stopped.outcome == ("limited" if sits else "failed"), stopped
 
 
 def test_every_row_starts_as_it_was_recorded():
@@ -237,3 +284,28 @@ def test_an_agent_stopped_at_its_limit_is_judged_by_what_the_server_said():
     verdict = v.classify(agent, ended, v.finish(v.FORMATS[agent.output], draft, ended), "x", v.Clock(0.0, "UTC"))
     assert (verdict.outcome, verdict.error_class) == ("limited", "credits"), verdict
     assert said in verdict.error
+
+
+def test_an_agent_stopped_at_its_limit_is_shown_by_what_its_retry_says():
+    event = TRIED % 60000 + '{"type":"system","subtype":"status","session_id":"s"}\n'
+    event = event.replace('"rate_limit"}', '"rate_limit","session_id":"99674d29-7294-4196-b5f3-cf96be4b4b76"}')
+    long = LOG.replace("small=false", "small=false " + "agent=build " * 30) % "Rate limit reached for m. Please try again in 20m."
+    for name, text, error_class, shown, reset_at in (
+            ("claude", event, "rate_limit", "sat at its limit: rate_limit", None),
+            ("opencode", long, "rate_limit", "sat at its limit: AI_APICallError: Rate limit reached for m. Please try again in 20m.", 1200)):
+        verdict = v.classify(BY_NAME[name], Ended(None, 15, "limit", "", text), v.Report(), "x", v.Clock(0.0, "UTC"))
+        assert (verdict.outcome, verdict.error_class, verdict.error) == ("limited", error_class, shown), verdict
+        assert verdict.reset_at == reset_at, verdict
+
+
+@pytest.mark.parametrize("name, stdout, stderr", [
+    ("opencode", '{"type":"text","part":{"text":"Working."}}\n', LOG % "The usage limit has been reached"),
+    ("mine", "Working.\n", "The usage limit has been reached. Retrying in 60s\n"),
+    ("mine", "The usage limit has been reached. Retrying in 60s\n", "debug: on\n")])
+def test_a_limit_that_may_have_come_before_the_work_is_none_unless_the_agent_was_seen_to_sit_there(name, stdout, stderr):
+    agent = BY_NAME.get(name, v.Agent(name, (name,)))
+    before = stdout.startswith("Working") or name == "opencode"
+    for stopped, outcome in (("timeout", "failed" if before else "limited"), ("limit", "limited")):
+        verdict = v.classify(agent, Ended(None, 15, stopped, stdout, stderr), v.Report(), "x", v.Clock(0.0, "UTC"))
+        assert verdict.outcome == outcome, verdict
+        assert outcome == "failed" or "usage limit has been reached" in verdict.error, verdict

@@ -1,6 +1,9 @@
 """Which agent a prompt goes to, and with what arguments."""
 from __future__ import annotations
 
+import shutil
+import time
+
 import pytest
 from conftest import claude_ok, codex_ok, one_line_error
 
@@ -49,6 +52,34 @@ def test_changed_files_count_before_the_names_in_the_prompt(orch, fake, repo):
     assert route_of(orch, "look at main.py") == "codex"
     (repo / "a.txt").write_text("changed\n")
     assert route_of(orch, "look at site.css") == "claude"
+
+
+def test_git_is_asked_once_however_many_rules_have_paths(orch, fake, repo):
+    fake("claude", claude_ok(), claude_ok())
+    asked, counts = orch.base / "asked", []
+    (orch.agents / "git").write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexec {shutil.which("git")} "$@"\n')
+    (orch.agents / "git").chmod(0o755)
+    for rules in (1, 20):
+        orch.configure({"rules": [{"paths": [f"no-such-{number}"], "agent": "codex"} for number in range(rules)]})
+        for arguments in (["-n"], []):
+            asked.write_text("")
+            assert orch(*arguments, "look at a.txt").code == 0
+            counts.append(len(asked.read_text().splitlines()))
+    assert counts[:2] == counts[2:] and all(counts), counts
+
+
+@pytest.mark.parametrize("prompt", [
+    "look at @web/a.css", "fix {top}/web/a.css", "fix @{top}/web/a.css, please", "`{top}/web/a.css`", "./web/a.css and {top}/web/b/c.js"])
+def test_a_file_may_be_named_as_people_and_agents_name_files(orch, fake, prompt):
+    checkout = orch.base / "a checkout, mine"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "web").mkdir()
+    orch.configure({"rules": [{"paths": ["web/**"], "agent": "codex"}]})
+    fake("claude")
+    fake("codex")
+    for folder in (checkout, checkout / "web"):
+        assert route_of(orch, prompt.format(top=checkout), cwd=folder) == "codex"
+    assert route_of(orch, "fix /elsewhere/web/a.css", cwd=checkout) == "claude"
 
 
 def test_the_order_of_the_config_decides_without_a_rule(orch, fake):
@@ -212,6 +243,10 @@ def test_a_model_is_passed_as_two_arguments(orch, fake, agent, model):
     ("x/**/a", "x/a", True), ("x/**/a", "x/1/2/a", True), ("x/**/a", "y/a", False), ("**", "x/y", True), ("**", "x", True),
     ("a?c", "abc", True), ("a?c", "ac", False), ("a?c", "a/c", False), ("*a*b*", "xaxbx", True), ("*a*b*", "xbxax", False),
     ("[a-c]x", "bx", True), ("[a-c]x", "dx", False), ("[!a-c]x", "dx", True), ("[!a-c]x", "ax", False), ("[z-a]", "z", False),
+    ("docs/", "docs/a", True), ("docs/", "docs/x/y", True), ("docs/", "x/docs/y", True), ("docs/", "docs", False), ("docs/", "docsy/a", False),
+    ("/docs/", "x/docs/y", False), ("a/docs/", "a/docs/y", True), ("a/docs/", "docs/y", False), ("d*/", "docs/a", True), ("**/", "x/y", True),
+    ("docs", "docs/a", True), ("docs", "x/docs/y/z", True), ("docs", "docs", True), ("/docs", "x/docs/y", False), ("a/docs", "a/docs/y", True),
+    ("docs", "docs.md", False), ("*.css", "a.css/b", False),
     ("a[", "a[", True), ("a.c", "abc", False), ("*/a/**/b", "x/a/a/c/b", True), ("a/**/b/**/c", "a/b/b/x/c", True),
 ])
 def test_a_glob_matches_as_in_gitignore(glob, path, matches):
@@ -225,3 +260,11 @@ def test_a_glob_of_a_checkout_cannot_hang_a_run(orch, fake, repo):
     fake("claude")
     fake("codex")
     assert route_of(orch, "hi", timeout=20) == "claude"
+
+
+@pytest.mark.parametrize("glob", ["[" * 990, "*[" + "a-b" * 320 + "]x", "*a" * 400 + "b"], ids=["brackets", "class", "stars"])
+def test_many_globs_of_a_checkout_on_many_files_take_little_time(glob):
+    begun = time.process_time()
+    paths = [f"web/a_rather_long_name_of_a_file_{number}" for number in range(100)]
+    assert not any(orch_module.glob_matches(glob + str(number), path) for number in range(60) for path in paths)
+    assert time.process_time() - begun < 4

@@ -1,16 +1,28 @@
 """`orch runs`: what is kept of a project's runs with roles, and going on with one that was stopped."""
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import claude_error, claude_ok, codex_ok, git, needs_proc, one_line_error, wait_until
+from conftest import (
+    claude_error,
+    claude_ok,
+    codex_ok,
+    codex_overloaded,
+    git,
+    needs_proc,
+    one_line_error,
+    wait_until,
+)
 
 ROLES = {"planner": {"prompt": "You plan."}, "builder": {"prompt": "You build.", "agent": "codex"},
          "reviewer": {"prompt": "You review.", "writes": False}, "critic": {"prompt": "You criticise.", "writes": False, "agent": "codex"},
@@ -46,7 +58,7 @@ def test_runs_are_listed_with_status_age_roles_and_files(team, fake):
     shown = team("runs").out.splitlines()
     assert shown[0].split() == ["id", "when", "status", "roles", "files", "prompt"]
     assert "second thoughts" in shown[1] and " ago " in shown[1] and " ok " in shown[1]
-    assert shown[2].startswith(run_id) and "failed" in shown[2] and "planner, builder failed, tester waiting" in shown[2]
+    assert shown[2].startswith(run_id) and "failed" in shown[2] and "planner, builder failed, tester skipped" in shown[2]
     values = team("runs", "--json").json
     assert [value["status"] for value in values] == ["ok", "failed"]
     assert values[1]["id"] == run_id and values[1]["roles"][0]["artifact"].endswith("/planner.md")
@@ -116,6 +128,31 @@ def test_what_lies_among_the_runs_and_is_none_is_passed_over(team, fake, tmp_pat
     assert [value["id"] for value in result.json] == [run_id], result
 
 
+def test_a_run_file_that_lacks_a_key_is_shown_or_passed_over(team, fake):
+    run_id = stopped_run(team, fake)
+    path = team.work / ".orch" / "runs" / run_id / "run.json"
+    whole = path.read_text()
+    for place in ((), ("options",), ("selection",), ("roles", 0)):
+        for key in [*functools.reduce(operator.getitem, place, json.loads(whole))]:
+            record = json.loads(whole)
+            del functools.reduce(operator.getitem, place, record)[key]
+            path.write_text(json.dumps(record))
+            for result in (team("runs", run_id), team("runs")):
+                assert result.code in (0, 2) and "Traceback" not in result.err, (place, key, result)
+                assert place != ("roles", 0) or key in ("name", "status") or result.code == 0, (key, result)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+@pytest.mark.parametrize("place", [("cwd",), ("options", "model"), ("options", "context"), ("roles", 0, "agent")])
+def test_a_run_file_with_what_no_program_can_be_given_is_none(team, fake, place, text):
+    run_id = stopped_run(team, fake)
+    path = team.work / ".orch" / "runs" / run_id / "run.json"
+    record = json.loads(path.read_text())
+    functools.reduce(operator.getitem, place[:-1], record)[place[-1]] = text
+    path.write_text(json.dumps(record))
+    assert "no run" in one_line_error(team("runs", "resume", run_id))
+
+
 def test_an_answer_that_is_a_link_is_not_read(team, fake, tmp_path):
     (tmp_path / "secret").write_text("key")
     fake("claude", claude_ok("1"))
@@ -181,6 +218,35 @@ def test_going_on_happens_where_the_run_was_started(team, fake):
     assert fake.calls[2].cwd == str(team.work)
 
 
+def test_who_reads_is_told_what_was_changed_before_the_run_was_stopped(team, fake, repo):
+    fake("codex", codex_ok("half", exit=3, write={str(repo / "half.txt"): "half of it\n"}))
+    args = ("--no-failover", "--roles", "builder,reviewer,tester", "make it")
+    run_id = re.search("resume ([^`]+)", team(*args).err)[1]
+    fake("codex", codex_ok("built", write={str(repo / "new.txt"): "the rest\n", str(repo / "half.txt"): "half of it\nmore\n"}))
+    fake("claude", claude_error())
+    shown = team("runs", "resume", run_id, "--json").json
+    assert shown["changed_files"] == ["half.txt", "new.txt"]
+    fake("claude", claude_ok("fine"), claude_ok("tested"))
+    result = team("runs", "resume", run_id, "--json")
+    assert result.json["changed_files"] == ["half.txt", "new.txt"], result
+    told = {call.env["ORCH_ROLE"]: call.prompt.decode() for call in fake.calls[3:]}
+    assert all(f"+{line}\n" in told["reviewer"] for line in ("half of it", "more", "the rest"))
+    assert "- added: half.txt\n- added: new.txt\n" in told["tester"] and "+the rest" not in told["tester"]
+    kept = team.work / ".orch" / "runs" / run_id / "changes.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_going_on_reads_the_config_that_is_named_from_where_it_is_named(team, fake):
+    git("init", "-q", cwd=team.work)
+    (team.work / "deep").mkdir()
+    fake("claude", claude_error())
+    fake("codex", codex_ok("42"))
+    run_id = team("--json", "--no-failover", "--role", "planner", "x", cwd=team.work / "deep").json["run_id"]
+    team.configure({"roles": {"planner": {"agent": "codex"}}}, team.work / "c.json")
+    result = team("runs", "resume", run_id, "--config", "c.json")
+    assert (result.code, result.out, fake.calls[1].cwd) == (0, "42\n", str(team.work / "deep")), result
+
+
 def test_going_on_outside_a_checkout_leaves_the_directory_for_nobody(team, fake):
     run_id = stopped_run(team, fake)
     path = team.work / ".orch" / "runs" / run_id / "run.json"
@@ -216,6 +282,16 @@ def test_going_on_keeps_the_options_and_takes_new_ones(team, fake):
     assert "other-model" in fake.calls[-1].argv
 
 
+def test_going_on_may_take_a_complexity_and_failover_again(team, fake):
+    team.configure({"roles": ROLES, "model_map": {"simple": {"claude": "small-model", "codex": "tiny-model"}}})
+    run_id = stopped_run(team, fake)
+    fake("codex", codex_overloaded())
+    fake("claude", claude_ok("built"), claude_ok("tested"))
+    assert team("runs", "resume", run_id, "-x", "simple", "--failover").code == 0
+    assert fake.names[2:] == ["codex", "claude", "claude"]
+    assert "tiny-model" in fake.calls[2].argv and "small-model" in fake.calls[4].argv
+
+
 def test_going_on_does_not_widen_the_access_by_a_file_in_the_project(team, fake):
     run_id = stopped_run(team, fake)
     path = team.work / ".orch" / "runs" / run_id / "run.json"
@@ -242,8 +318,9 @@ def test_a_killed_run_is_cleared_up_and_goes_on(team, fake):
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
     process.kill()
     process.communicate()
-    assert team("runs", "--json").json[0]["status"] == team("runs", "--json").json[0]["roles"][1]["status"] == "interrupted"
-    run_id = team("runs", "--json").json[0]["id"]
+    (shown,) = team("runs", "--json").json
+    assert [shown["status"], *(role["status"] for role in shown["roles"])] == ["interrupted", "ok", "interrupted", "skipped"]
+    run_id = shown["id"]
     result = team("runs", "resume", run_id, "--json")
     assert (result.code, result.json["run_id"]) == (0, run_id), result
     assert roles_of(fake) == ["planner", "builder", "builder", "tester"]
@@ -262,7 +339,6 @@ def test_a_run_that_is_killed_when_it_goes_on_is_recorded_as_aborted(team, fake)
     run_id = stopped_run(team, fake)
     fake("codex", codex_ok("", run=STAY))
     fake("claude", claude_ok("42"))
-    time.sleep(1.1)                                     # the job says to the second when it ended
     process = team.start("runs", "resume", run_id)
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the builder at work")
     process.kill()
@@ -274,13 +350,34 @@ def test_a_run_that_is_killed_when_it_goes_on_is_recorded_as_aborted(team, fake)
 
 
 @needs_proc
+def test_a_run_that_is_killed_time_and_again_as_it_goes_on_leaves_nothing_running(team, fake):
+    """What an earlier life of it has recorded, within the same second too, is no record of the latest one."""
+    run_id = stopped_run(team, fake)
+    for life in range(3):
+        fake("codex", codex_ok("", run=STAY))
+        process = team.start("runs", "resume", run_id)
+        wait_until(lambda: len(list(team.work.glob("up-*"))) > life, 30, "the builder at work")  # noqa: B023
+        process.kill()
+        process.communicate()
+        assert len(team.leftovers()) == 1
+    fake("claude", claude_ok("42"))
+    assert "1 process of it stopped" in team("next").err
+    assert team.leftovers() == {}
+    assert [(line["role"], line["outcome"]) for line in team.ledger()] == [
+        ("planner", "ok"), ("builder", "failed"), *[("builder", "aborted")] * 3, (None, "ok")]
+    job, _ = team.state()["jobs"]
+    assert (job["id"], job["status"], job["attempts"]) == (run_id, "aborted", 1)
+    assert len({call.env["ORCH_ATTEMPT_ID"] for call in fake.calls}) == len(fake.calls)
+
+
+@needs_proc
 def test_a_run_killed_with_two_roles_at_work_is_recorded_once_each(team, fake):
     fake("claude", claude_ok("", run=STAY))
     fake("codex", codex_ok("", run=STAY), codex_ok("42"))
     process = team.start("--roles", "reviewer,critic", "look")
     wait_until(lambda: len(list(team.work.glob("up-*"))) == 2, 30, "both at work")
     assert sorted(row["role"] for row in team("status", "--json").json["running"]) == ["critic", "reviewer"]
-    assert " as critic, since " in team("status").out
+    assert " as critic, for " in team("status").out
     process.kill()
     process.communicate()
     result = team("-a", "codex", "next")
@@ -288,7 +385,7 @@ def test_a_run_killed_with_two_roles_at_work_is_recorded_once_each(team, fake):
     assert "orch runs resume" in result.err
     assert sorted((line["role"] or "", line["outcome"]) for line in team.ledger()) == [
         ("", "ok"), ("critic", "aborted"), ("reviewer", "aborted")]
-    assert [job["status"] for job in team.state()["jobs"]] == ["aborted", "ok"]
+    assert [(job["status"], job["attempts"]) for job in team.state()["jobs"]] == [("aborted", 2), ("ok", 1)]
     assert team.leftovers() == {} and list((team.home / "cache" / "running").iterdir()) == []
 
 
@@ -298,7 +395,7 @@ def test_a_run_that_is_still_going_is_not_gone_on_with(team, fake):
     process = team.start("--roles", "planner,tester", "make it")
     wait_until(lambda: list(team.work.glob("up-*")), 30, "the planner at work")
     (value,) = team("runs", "--json").json
-    assert value["status"] == "running" and value["roles"][0]["status"] == "running"
+    assert [value["status"], *(role["status"] for role in value["roles"])] == ["running", "running", "waiting"]
     assert "still going" in one_line_error(team("runs", "resume", value["id"]))
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)

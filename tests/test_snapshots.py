@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -126,6 +127,26 @@ def test_new_commits_are_included_and_listed(box):
     assert [c.path for c in box.changes(after=after).files] == ["a"]
     got = g.commits_between(box.before, after, env=box.env, deadline_at=box.deadline())
     assert len(got) == 1 and got[0].endswith("agent's commit")
+
+
+def test_only_commits_made_since_are_listed_whatever_is_checked_out(box):
+    box.write("a", "1\n")
+    box.commit()
+    box.git("checkout", "-qb", "feat")
+    box.env["GIT_COMMITTER_DATE"] = "@1700000000 +0000"
+    box.write("b", "1\n")
+    box.commit()
+    box.git("checkout", "-q", "main")
+    del box.env["GIT_COMMITTER_DATE"]
+    box.snap()
+    box.git("checkout", "-q", "feat")
+    after = box.snap()
+    assert g.commits_between(box.before, after, env=box.env, deadline_at=box.deadline()) == ()
+    for subject in ("one\f two\u2028 three", "last"):
+        box.git("commit", "-qm", subject, "--allow-empty")
+    after = box.snap()
+    got = g.commits_between(box.before, after, env=box.env, deadline_at=box.deadline())
+    assert [line.partition(" ")[2] for line in got] == ["last", "one\f two\u2028 three"]
 
 
 @pytest.mark.parametrize("init", [(), ("--object-format=sha256",)])
@@ -435,7 +456,11 @@ def test_submodules_count_by_their_commit(box, tmp_path):
     sub = Box(os.path.join(box.top, "sub"), box.env, box.store, "none")
     sub.write("x", "dirty\n")
     box.snap()
-    assert box.words() == []
+    Box(os.path.join(box.top, "inner"), box.env, box.store)
+    changes = box.changes()
+    assert ([c.path for c in changes.files], changes.closed) == (["inner/"], ("inner/", "sub"))
+    shutil.rmtree(os.path.join(box.top, "inner"))
+    assert box.words() == [] and box.changes().closed == ("sub",)
     sub.git("-c", "user.name=n", "-c", "user.email=e", "commit", "-qam", "inside")
     assert box.words() == ["M sub"]
     assert "+Subproject commit" in box.changes().diff
@@ -457,6 +482,24 @@ def test_sparse_entries_are_not_deletions(box, sparse_index):
     assert box.words() == ["M in/1", "A out/fresh"]
     box.git("sparse-checkout", "disable")
     assert box.words() == ["M in/1", "A out/fresh"]
+
+
+@pytest.mark.parametrize(("packed", "folders"), [(False, ["a"]), (True, ["a"]), (False, ["a", "c", "d"])])
+def test_a_sparse_index_is_spelled_out_without_a_trace(box, packed, folders):
+    for name in ("f", "a/b/1", "c/2", "d/e/f/3", "d/4"):
+        box.write(name, f"{name}\n")
+    box.commit()
+    box.git("sparse-checkout", "init", "--cone", "--sparse-index")
+    box.git("sparse-checkout", "set", *folders)
+    if packed:
+        box.git("gc", "-q")
+    time.sleep(0.02)
+    was = fingerprint(os.path.join(box.top, ".git"))
+    box.snap()
+    box.write("a/b/1", "changed\n")
+    box.write("d/e/new", "d/4\n")
+    assert box.words() == ["M a/b/1", "A d/e/new"] and box.earlier() == ()
+    assert fingerprint(os.path.join(box.top, ".git")) == was
 
 
 def test_narrowing_a_sparse_checkout_is_no_deletion(box):
@@ -561,6 +604,28 @@ def test_contents_that_the_repository_has_already_get_no_new_time_stamp(box):
     box.write("b", "one\n")
     box.words()
     assert fingerprint(os.path.join(box.top, ".git")) == was
+
+
+@pytest.mark.parametrize("agent", [["status"], ["add", "."], ["commit", "-qam", "all", "--allow-empty"]])
+def test_a_filter_that_the_agents_git_runs_changes_no_file(box, agent):
+    box.write(".gitattributes", "*.bin filter=x -text\n")
+    box.git("config", "filter.x.clean", "sed s/raw/ptr/")
+    box.git("config", "filter.x.smudge", "sed s/ptr/raw/")
+    for name in ("a.bin", "b.bin", "c.bin", "d.bin"):
+        box.write(name, "raw\n")
+    box.commit()
+    for name in ("a.bin", "b.bin", "c.bin", "d.bin"):
+        os.utime(os.path.join(box.top, name), (1, 1))      # what git would have to look at
+    box.write("mine.bin", "raw\n")
+    box.snap()
+    box.git(*agent)
+    assert box.words() == []
+    box.write("a.bin", "RAW\n")
+    os.utime(os.path.join(box.top, "a.bin"), (1, 1))
+    os.chmod(os.path.join(box.top, "b.bin"), 0o755)
+    box.rm("c.bin")
+    os.rename(os.path.join(box.top, "mine.bin"), os.path.join(box.top, "d.bin"))
+    assert {"M a.bin", "M b.bin", "D c.bin", "D mine.bin"} <= set(box.words())
 
 
 def test_a_file_that_git_cannot_convert_is_left_out(box):
@@ -894,7 +959,6 @@ print(g.earlier_changes(shot, env=env, deadline_at=until))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs as another user")
 def test_unreadable_files_and_a_read_only_repository_are_no_obstacle(env):
-    import shutil
     import tempfile
     base = tempfile.mkdtemp()                       # pytest's own folders are closed to others
     try:

@@ -275,7 +275,9 @@ def test_a_run_in_progress_is_shown_and_one_that_was_killed_is_settled(orch, fak
     agent = fake.calls[0].pid
     running = list((orch.home / "cache" / "running").iterdir())
     assert len(running) == 1
-    assert "claude" in orch("status").out
+    shown = orch("status").out
+    assert "running: " in shown and " on claude, for " in shown and "not known" not in shown
+    assert orch("status", "--json").json["running"][0]["alive"] is True
     process.kill()
     process.communicate()
     assert os.path.exists(f"/proc/{agent}") or not os.path.isdir("/proc")
@@ -304,6 +306,26 @@ def test_an_agent_that_replaces_the_home_by_a_file_costs_no_answer(orch, fake):
     result = orch("what?")
     assert (result.code, result.out) == (0, "42\n"), result
     assert len(result.notices) == 1, result
+
+
+def test_a_note_that_names_folders_of_others_removes_none(orch, fake):
+    """What a note says of a dead run's temporary folders is no licence to remove what it likes."""
+    name = "orch-0123456789abcdef"
+    mine = [orch.base / "precious", orch.base / f"x{name}", orch.base / name / "inside", orch.base / "elsewhere" / "inside"]
+    for folder in mine:
+        folder.mkdir(parents=True)
+    (orch.base / "links").mkdir()
+    link, file = orch.base / "links" / name, orch.base / "elsewhere" / name
+    link.symlink_to(orch.base / "elsewhere")
+    file.write_text("x")
+    named = [*map(str, mine), str(link), str(file), os.path.relpath(orch.base / name, orch.work), f"/\0/{name}", f"/\ud800/{name}", name, None, 7]
+    note = {"host": os.uname().nodename, "boot": "another", "pid": 1, "start": "0", "marker": "20260101T000000-aaaa.1"}
+    for number, folders in enumerate([named, "orch-0123456789abcdef", 7]):
+        orch.configure({**note, "folders": folders}, orch.home / "cache" / "running" / f"20260101T000000-aaaa.{number}.json")
+    fake("claude", claude_ok("42"))
+    result = orch("what?")
+    assert (result.code, result.out) == (0, "42\n"), result
+    assert all(folder.is_dir() for folder in mine) and link.is_symlink() and file.exists()
 
 
 @pytest.mark.parametrize("kind", ["nested", "loop"])

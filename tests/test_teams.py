@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import stat
 import subprocess
@@ -169,6 +170,20 @@ def test_a_later_role_is_told_what_has_changed_and_a_reader_the_diff(team, fake,
     assert "new.txt" in told["reviewer"] and "+a line of it" in told["reviewer"]
     assert "new.txt" in told["tester"] and "+a line of it" not in told["tester"]
     assert result.json["changed_files"] == ["new.txt"]
+
+
+def test_the_work_of_a_teammate_is_not_called_older_than_the_task_when_a_role_fails_over(team, fake, repo):
+    (repo / "mine.txt").write_text("my own\n")
+    earlier = "(not an agent's work; paths from the top level):\n- mine.txt\n\n"
+    fake("codex", codex_ok("built", write={str(repo / "new.txt"): "x\n"}), codex_failed())
+    fake("claude", claude_error(), claude_error())
+    value = team("--json", "--roles", "builder,tester", "make it").json
+    handoff = fake.calls[-1].prompt.decode()
+    assert fake.names == ["codex", "claude", "codex"] and earlier in handoff, handoff
+    fake("codex", codex_ok("tested"))
+    assert team("runs", "resume", value["run_id"]).code == 0
+    handoff = fake.calls[-1].prompt.decode()
+    assert fake.names[3:] == ["claude", "codex"] and earlier in handoff, handoff
 
 
 def test_a_reader_reads_whatever_the_options_say(team, fake):
@@ -491,6 +506,16 @@ def test_a_failure_that_may_be_passed_over_stops_nothing(orch, fake):
     assert orch("--no-failover", "--role", "reviewer", "make it").code == 1
 
 
+@pytest.mark.parametrize("last", ["stop", "continue"])
+def test_the_failure_that_decides_is_the_one_that_is_told(orch, fake, last):
+    orch.configure({"roles": {"a": {"agent": "claude", "on_failure": "continue"}, "b": {"agent": "codex", "on_failure": last}}})
+    fake("claude", claude_error())
+    fake("codex", codex_failed())
+    value = orch("--json", "--no-failover", "--roles", "a,b", "make it").json
+    assert (value["agent"], value["error_class"]) == ("codex", "unknown") and value["error"].startswith("b: codex: "), value
+    assert value["exit_code"] == 1
+
+
 def test_a_team_at_its_limits_says_when_to_come_back(team, fake):
     reset = int(time.time()) + 3600
     fake("claude", claude_limit(reset))
@@ -549,7 +574,7 @@ def test_an_artist_that_is_not_ready_is_refused_before_the_first_role_starts(orc
     result = orch("--json", "--roles", "planner,artist", "a cat")
     assert (result.code, fake.names) == (code, []), result
     assert words in result.json["error"]
-    assert (result.json["retry_at"] is not None) == (trouble == "cooling")
+    assert (result.json["retry_at"] is not None) == ("(until " in result.json["error"]) == (trouble == "cooling")
     assert not (orch.work / ".orch").exists()
 
 
@@ -631,9 +656,11 @@ def test_orch_agents_shows_readiness(orch, fake):
     rows = {row["agent"]: row for row in orch("agents", "--json").json}
     assert (rows["codex"]["ready"], rows["codex"]["capabilities"]) == (True, ["image"])
     assert (rows["claude"]["ready"], rows["claude"]["capabilities"]) == (False, None)
+    assert (rows["codex"]["state"], rows["claude"]["state"]) == ("ready", "not logged in")
     assert rows["gemini"]["ready"] is False
     shown = orch("agents").out
     assert "image" in next(line for line in shown.splitlines() if line.startswith("codex"))
+    assert re.search(r"(?m)^claude +not logged in +no ", shown)
 
 
 # === --auto ==============================================================
@@ -716,6 +743,14 @@ def test_a_link_on_the_way_to_the_artifacts_is_refused(team, fake, link, tmp_pat
     fake("claude")
     assert "link" in one_line_error(team("--role", "planner", "make it"))
     assert list(outside.iterdir()) == [] and fake.calls == []
+
+
+def test_nobody_is_told_to_remove_the_home_of_orch(team, fake, tmp_path):
+    team.home.rename(tmp_path / "kept")
+    team.home.symlink_to(tmp_path / "kept")
+    fake("claude")
+    error = one_line_error(team("--role", "planner", "make it", cwd=team.user_home))
+    assert "another directory" in error and "remove it" not in error
 
 
 def test_a_link_that_an_agent_puts_there_is_not_followed(team, fake, tmp_path):
@@ -822,8 +857,8 @@ def test_a_checkouts_team_is_made_of_the_users_roles_alone(team, fake, repo):
     result = team("--team", "mine", "hi")
     assert (result.code, result.out) == (0, "42\n"), result
     refused = [line.split('"')[1] for line in result.notices if "trusted_projects" in line]
-    assert sorted(refused) == ["roles", "teams.evil", "teams.full"]
-    assert len(team("-n", "--json", "--team", "pair", "x").json["roles"]) == 3
+    assert sorted(refused) == ["roles", "teams.evil", "teams.full", "teams.pair"]
+    assert len(team("-n", "--json", "--team", "pair", "x").json["roles"]) == 2
     assert '"evil"' in one_line_error_of(team("--team", "evil", "hi"))
     assert team("hi").out == "43\n"
 

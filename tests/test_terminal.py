@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import random
 import re
 import shutil
 import signal
@@ -87,6 +88,42 @@ def test_a_narrow_window_gets_fewer_columns_rather_than_stumps(orch, fake, colum
     assert ("set by hand" in "".join(status)) == (columns > 40)
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_how_long_an_agent_cools_is_never_cut(orch, fake, columns):
+    fake("claude")
+    limit = o.cooldown_entry(time.time() + 30 * 3600, "You've hit your weekly limit · resets Dec 3, 11:15pm (Europe/Berlin)", "agent", 0)
+    orch.home.mkdir(parents=True)
+    orch.configure({"version": 1, "cooldowns": {"claude": limit, "codex:some-model": limit}, "limit_counts": {}, "jobs": []},
+                   orch.home / "state.json")
+    for command in (["status"], ["agents"], ["cooldown", "list"]):
+        shown = on_terminal(orch, *command, columns=columns, env={"NO_COLOR": "1"})[1]
+        table = shown.splitlines()[:-1] if command == ["status"] else shown.partition("\nclaude: ")[0].splitlines()
+        cooling = [line for line in table if "until " in line]
+        assert cooling and all(re.search(r"until \w+ \d+, \d\d:\d\d, in 1 d \d h( |$)", line) for line in cooling), shown
+        assert command == ["agents"] or max(map(columns_of, table)) <= columns, shown
+    assert "You've hit your" in on_terminal(orch, "status", columns=80)[1]
+
+
+def test_where_a_value_comes_from_can_be_told_in_80_columns(orch, repo):
+    orch.configure({"access": "read", "trusted_projects": [str(repo)], "rules": [{"match": "a long expression " * 9, "agent": "codex"}]})
+    orch.configure({"timeout": "5m"}, repo / ".orch" / "config.json")
+    shown = on_terminal(orch, "config", columns=80)[1]
+    assert re.search(r'^access +"read" +~/\.orch/config\.json$', shown, re.M), shown
+    assert re.search(r'^timeout +"5m" +…\S*/work/\.orch/config\.json$', shown, re.M), shown
+    assert re.search(r'^usage\.keep_days +90 +built-in$', shown, re.M), shown
+    assert max(map(columns_of, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [20, 30, 40])
+def test_of_a_path_its_end_is_shown(columns):
+    table = o.Columns(("name", "program"), paths=(1,))
+    text = o.render_table(table, [("one", "/usr/a/long/way/down/to/some/program"), ("two", "not a path, but longer than some of them are")],
+                          o.Look(columns))
+    one, two = text.splitlines()[1:]
+    assert max(map(columns_of, (one, two))) <= columns
+    assert one.startswith("one   …") and one.endswith("program") and two.startswith("two   not a") and two.endswith("…")
+
+
 def test_what_is_to_do_about_an_agent_is_never_cut(orch):
     shown = on_terminal(orch, "agents", columns=40, env={"NO_COLOR": "1"})[1].splitlines()
     for agent in o.AGENTS:
@@ -125,11 +162,12 @@ def test_no_cell_brings_its_own_escapes(orch):
 
 
 def test_no_note_of_a_run_brings_escapes(orch):
-    note = {"marker": "m", "host": "elsewhere", "task_id": "\x1b[31mred", "agent": "a\nb", "role": None, "at": "2026-12-01T00:00:00Z"}
+    note = {"marker": "m", "host": "elsewhere", "task_id": "\x1b[31mred", "agent": "a\nb", "role": None,
+            "at": o.render_time(time.time() - 90)}
     (orch.home / "cache" / "running").mkdir(parents=True)
     orch.configure(o.json.dumps(note), orch.home / "cache" / "running" / "m.json")
     shown = orch("status").out
-    assert "running: red on a b" in shown and "\x1b" not in shown
+    assert re.search("running: red on a b, for 1 min 3[0-9] s on elsewhere, not known", shown, re.M) and "\x1b" not in shown
 
 
 def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
@@ -141,8 +179,28 @@ def test_usage_by_day_has_bars_on_a_terminal_alone(orch):
     piped = orch("usage", "--by", "day").out
     assert "█" not in piped
     assert [line.split() for line in piped.splitlines()] == [re.sub("[█▌]", "", line).split() for line in shown.splitlines()]
-    narrow = on_terminal(orch, "usage", "--by", "day", columns=70)[1]
-    assert max(map(columns_of, narrow.splitlines())) <= 70
+    for columns in (40, 50, 60, 80):
+        narrow = on_terminal(orch, "usage", "--by", "day", columns=columns)[1]
+        assert max(map(columns_of, narrow.splitlines())) <= columns and "2026-11-28" in narrow and "not reported" in narrow
+        assert ("█" * 10 in narrow) == (columns >= 50), narrow
+
+
+@pytest.mark.parametrize(("options", "shown"), [
+    ((), r"half a line\norch: one: .*; going on with two\nthe other half\norch: two: .*\n"),
+    (("-q",), r"half a line\nthe other half\norch: two: .*\n"),
+    (("--no-failover",), r"half a line\norch: one: .*\n"),
+])
+def test_what_follows_streamed_text_on_a_terminal_has_a_line_of_its_own(orch, fake, options, shown):
+    orch.configure({"order": ["one", "two"], "agents": {name: {"command": [name], "output": "text"} for name in ("one", "two")}})
+    fake("one", failed := step("half a line", "quota exceeded\n", 1))
+    if "--no-failover" not in options:
+        fake("two", {**failed, "stdout": "the other half"})
+    leader, follower = pty.openpty()
+    process = orch.start(*options, "hi", stdout=follower, stderr=follower, env={"TERM": "dumb"})
+    os.close(follower)
+    text = read_terminal(leader).decode().replace("\r\n", "\n")
+    process.wait(timeout=20)
+    assert re.fullmatch(shown, text), text
 
 
 # --- the live line, on a screen ------------------------------------------
@@ -210,8 +268,8 @@ def at_work(orch, tool="src/app.py"):
 
 
 def test_the_live_line_tells_who_how_long_what_and_tokens_and_is_gone_at_the_end(orch, fake, tmux):
-    step, gate = at_work(orch)
-    fake("claude", step)
+    edit, gate = at_work(orch)
+    fake("claude", edit)
     window = tmux(80)
     window.type("clear; " + as_typed(orch, "hi") + "; echo status $?")
     line = window.sees(r"claude · .*app\.py")
@@ -223,38 +281,127 @@ def test_the_live_line_tells_who_how_long_what_and_tokens_and_is_gone_at_the_end
     assert not any("·" in line for line in window.screen())
 
 
-@pytest.mark.parametrize("columns", [12, 30])
+W = o.Work
+TEAM = [W("builder", "claude", "editing a_module.py", 9000), W("reviewer", "codex", "running pytest -q tests/test_a_module.py", 3300)]
+WAITING = W("", "", "every agent is at its limit")
+
+
+LONG = [W("", "claude", "running pytest -q -n auto --dist worksteal tests/test_modu", 1500)]
+
+
+@pytest.mark.parametrize(("columns", "work", "left_s", "line"), [
+    (117, LONG, None, "claude · 1 min 15 s · running pytest -q -n auto --dist worksteal tests/test_modu · 1.5k tokens"),
+    (77, LONG, None, "claude · 1 min 15 s · running pytest -q -n auto --dist workste… · 1.5k tokens"),
+    (37, LONG, None, "claude · 1 min 15 s · 1.5k tokens"),
+    (20, LONG, None, "claude · 1 min 15 s"),
+    (117, TEAM, None, "builder (claude) editing a_module.py · reviewer (codex) running pytest -q tests/test_a_m… · 1 min 15 s · 12.3k tokens"),
+    (77, TEAM, None, "builder editing a_mod… · reviewer running pytest… · 1 min 15 s · 12.3k tokens"),
+    (57, TEAM, None, "builder · reviewer · 1 min 15 s · 12.3k tokens"),
+    (37, TEAM, None, "builder · reviewer · 1 min 15 s"),
+    (77, [WAITING], 7800, "every agent is at its limit · free in 2 h 10 min · 1 min 15 s"),
+    (37, [WAITING], 7800, "free in 2 h 10 min · 1 min 15 s"),
+    (77, [W("", "claude codex", "at the limit")], 7800, "claude codex · at the limit · free in 2 h 10 min · 1 min 15 s"),
+    (37, [W("", "claude codex", "at the limit")], 7800, "claude codex · free in 2 h 10 min"),
+])
+def test_what_agents_do_gives_way_in_the_live_line_before_any_number(columns, work, left_s, line):
+    assert o.render_live(work, 75, left_s, columns) == line
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_live_line_fits_whatever_it_has_to_say(seed):
+    dice = random.Random(seed)
+    for _ in range(50):
+        work = [W(dice.choice(("", "planner", "日本")), dice.choice(("claude", "codex", "")), "running " + "x 日" * dice.randrange(30),
+                  dice.choice((0, 12, 123_456))) for _ in range(dice.randrange(1, 4))]
+        columns = dice.randrange(1, 140)
+        line = o.render_live(work, dice.randrange(9999), dice.choice((None, 5)), columns)
+        assert columns_of(line) <= columns, (seed, columns, work, line)
+
+
+@pytest.mark.parametrize("columns", [16, 30])
 def test_a_narrow_window_gets_a_short_line(orch, fake, tmux, columns):
-    step, gate = at_work(orch, "日本語" * 20)
-    fake("claude", step)
+    edit, gate = at_work(orch, "日本語" * 20)
+    fake("claude", edit)
     window = tmux(columns)
     window.type("clear; " + as_typed(orch, "hi"))
-    window.sees(r"claude · \d+")
-    wait_until(lambda: any(line.startswith("claude") and line.endswith("…") for line in window.screen()), what="the ellipsis")
+    window.sees(r"claude · \d+ s")
     assert sum("·" in line for line in window.screen()) == 1
     gate.touch()
     window.sees("the answer")
     assert not any("·" in line for line in window.screen())
 
 
-def test_a_window_made_narrower_keeps_no_remains(orch, fake, tmux):
-    step, gate = at_work(orch, "a-long-name" * 4)
-    fake("claude", step)
+@pytest.mark.parametrize("mode", ["", "printf '\\033[?1049h'; "], ids=["lines broken anew", "lines cut"])
+def test_a_window_made_narrower_costs_no_line_of_the_users(orch, fake, tmux, mode):
+    edit, gate = at_work(orch, "a-long-name" * 5)
+    fake("claude", edit)
     window = tmux(100)
-    window.type("clear; seq 5; " + as_typed(orch, "hi"))
+    window.type(f"clear; {mode}seq 5; " + as_typed(orch, "hi"))
     window.sees(r"1\.5k tokens")
     window("resize-window", "-t", "t", "-x", "40", "-y", "20")
-    window.sees(r"claude · .*…$")
-    assert window.screen()[-2] == "5"    # tmux lets lines go off the top to make room
+    window.sees(r"^claude · \d+ s · 1\.5k tokens$")
     gate.touch()
     window.sees("the answer")
-    wait_until(lambda: window.screen()[-3:-1] == ["5", "the answer"], timeout=20, what="nothing but the answer and a prompt")
+    lines = window.screen()
+    assert lines[lines.index("1"):][:5] == list("12345") and lines.count("the answer") == 1, lines
+    assert sum("·" in line for line in lines) <= (0 if mode else 2), lines    # rows of a line broken anew are not taken back
+
+
+@pytest.mark.parametrize(("key", "status"), [("C-c", 130), ("C-\\", 131)])
+def test_a_key_that_ends_it_leaves_nothing_of_a_full_line(orch, fake, tmux, key, status):
+    edit, _ = at_work(orch, "a-long-name" * 5)
+    fake("claude", edit)
+    window = tmux(60)
+    window.type("clear; " + as_typed(orch, "hi"))
+    window.sees(r"claude · .*… · 1\.5k tokens$")
+    window("send-keys", "-t", "t", key)
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of the run")
+    window.type("echo status $?")
+    window.sees(f"^status {status}$")
+    assert not any("·" in line for line in window.screen()), window.screen()
+
+
+def test_the_line_is_gone_as_soon_as_a_stop_is_asked_for(orch, fake, tmux):
+    edit, _ = at_work(orch)
+    ready = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(orch.base / 'deaf')!r}, 'w')\n"
+    fake("claude", {**edit, "run": ready + edit["run"]})
+    window = tmux(60)
+    window.type("clear; " + as_typed(orch, "hi"))
+    window.sees(r"claude · .*app\.py")
+    window("send-keys", "-t", "t", "C-c")
+    wait_until(lambda: not any("·" in line for line in window.screen()), timeout=1.5, what="the end of the line")
+    assert orch.leftovers()    # the agent is killed two seconds after it was asked
+    time.sleep(1.1)
+    assert not any("·" in line for line in window.screen())
+
+
+def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(orch, fake, tmux):
+    edit, gate = at_work(orch)
+    fake("claude", edit)
+    window = tmux(80)
+    window.type("clear; stty tostop; " + as_typed(orch, "hi", ">", str(orch.work / "answer")) + " &")
+    wait_until(lambda: fake.calls, what="the agent")
+    time.sleep(2.5)    # two ticks
+    assert not any("·" in line for line in window.screen()), window.screen()
+    window.type("fg")
+    window.sees(r"claude · \d+ s")
+    window("send-keys", "-t", "t", "C-z")
+    window.sees("Stopped")
+    window.type("clear; bg; echo here")
+    window.sees("^here$")
+    gate.touch()
+    wait_until(lambda: not orch.leftovers(), timeout=20, what="the end of the run")
+    window.type("echo next")
+    window.sees("^next$")
+    lines = window.screen()
+    assert not any("·" in line for line in lines[lines.index("here"):]), lines
+    assert (orch.work / "answer").read_text() == "the answer\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(orch, fake, tmux, number):
-    step, _ = at_work(orch)
-    fake("claude", step)
+    edit, _ = at_work(orch)
+    fake("claude", edit)
     window = tmux(80)
     window.type(f"clear; stty -a > '{orch.base}/before'; " + as_typed(orch, "hi") + f"; stty -a > '{orch.base}/after'; echo over")
     window.sees(r"claude · .*app\.py")

@@ -317,3 +317,13 @@ def test_limits_of_other_programs_bench_nobody(line):
     for agent in AGENTS:
         for out, err in (("", line), (line, "")):
             assert run(agent, out, err)[1].outcome == "failed", agent.name
+
+
+@pytest.mark.parametrize("said, outcome", [
+    ("Error: usage limit reached, resets in 2h", "limited"), ("Error: not logged in", "auth"), ("Error: 401 Unauthorized", "auth"),
+    ("Error: fetch failed", "failed"), ("Error: the server is overloaded", "failed")])
+def test_the_line_that_decided_is_shown_however_much_stands_above_it(said, outcome):
+    notes = "".join(f"[info] loading plugin number {number} from /usr/lib/agent/plugins/number-{number}.js\n" for number in range(5))
+    for above, shown in ((notes, said), ("[info] hello\n", f"[info] hello {said}")):
+        _, verdict = run(OWN, stderr=above + said)
+        assert (verdict.outcome, verdict.error) == (outcome, shown), verdict

@@ -130,7 +130,8 @@ def test_only_lines_around_its_words_are_searched_and_nothing_is_missed(monkeypa
     "Token limit exceeded: prompt is 210000 tokens, maximum is 200000", "Tool call limit reached", "Retry limit exceeded",
     "Memory usage limit exceeded", "cpu limit reached", "5 out of 10 requests failed", "Credits used: 0.12", "went over budget",
     "AssertionError: user is not authenticated", "expected invalid_grant", "rendered 'must be logged in'", "separate limit reached",
-    "SSL certificate has expired", "Unexpected token 'e', \"event\" is not valid JSON", "SyntaxError: invalid token (x.py, line 3)",
+    "Foreign key limit exceeded", "Expired sessions go to /login to log in", "E: request timed out at a low balance",
+    "AssertionError [ERR_ASSERTION]: Expected 'usage limit reached'", "SSL certificate has expired", "Unexpected token 'e', \"event\" is not valid JSON", "SyntaxError: invalid token (x.py, line 3)",
 ])
 def test_line_of_code_or_another_limit_benches_nobody(line):
     for agent in (Agent("mine", ("mine",)), *(replaced(agent, output="text") for agent in v.AGENTS)):

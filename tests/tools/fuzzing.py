@@ -121,8 +121,8 @@ RECORD = {
     "error_class": None, "usage": {"input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 0, "billable": 3}, "cost_usd": 0.5,
     "duration_ms": 5, "prompt_chars": 2, "project": "/x", "role": None, "kind": "run"}
 NOTE = {"host": os.uname().nodename, "boot": "b", "pid": 1, "start": "1", "marker": "20261130T100000-00000000.1", "task_id": "20261130T100000-00000000",
-        "agent": "claude", "model": None, "kind": "run", "at": "2026-11-30T10:00:00Z", "run_at": "2026-11-30T10:00:00Z", "project": "/x",
-        "prompt_chars": 2, "prompt": "hi"}
+        "agent": "claude", "model": None, "kind": "run", "at": "2026-11-30T10:00:00Z", "run_at": "2026-11-30T10:00:00Z", "earlier": 0, "nth": 1,
+        "folders": ["/tmp/orch-0123456789abcdef"], "project": "/x", "prompt_chars": 2, "prompt": "hi"}
 KEPT = {"at": "2026-11-30T10:00:00Z", "task_id": "t", "agent": "claude", "model": None, "exit_code": 1, "signal": None, "stopped": None,
         "prompt": "hi", "stdout": "x", "stderr": "y"}
 DIFF = ("diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-one\n+password = 'hunter2hunter2'\n"
@@ -132,10 +132,11 @@ DIFF = ("diff --git a/a.py b/a.py\nindex 1..2 100644\n--- a/a.py\n+++ b/a.py\n@@
 def config(rng: random.Random) -> None:
     """A config is refused with one line, or holds."""
     text = damaged_json(rng, CONFIG)
-    layer = orch.parse_config(text, "config.json")
     below = [orch.Layer("built-in", orch.DEFAULTS)]
-    if rng.random() < 0.3:
-        layer, warnings = orch.trust_project(layer, orch.merged(below))
+    if rng.random() < 0.7:
+        layer = orch.parse_config(text, "config.json")
+    else:
+        layer, warnings = orch.parse_untrusted(text, "config.json", orch.merged(below))
         assert all(isinstance(line, str) for line in warnings)
         for agent in layer.raw.get("agents", {}) if isinstance(layer.raw, dict) else ():
             raise AssertionError(f"an untrusted project defines {agent}")
@@ -266,7 +267,9 @@ def handoffs(rng: random.Random) -> None:
     diff, answer = damaged_text(rng, DIFF * rng.choice((1, 30))), damaged_text(rng, rng.choice(MESSAGES))
     files = tuple(orch.Change(rng.choice("AMDTR"), damaged_text(rng, "src/a.py"), rng.choice((None, "b")), rng.choice((None, 3)), 1)
                   for _ in range(rng.choice((0, 1, 200))))
-    parts = orch.split_patch(diff, files[:1])
+    data = diff.encode("utf-8", "surrogatepass")
+    spans = orch.patch_spans(data.splitlines(keepends=True), files[:1])
+    parts = {path: data[start:end].decode("utf-8", "replace") for path, (start, end) in spans.items()}
     changes = orch.fit_diff(files, parts, 12_000)
     facts = orch.HandoffFacts(
         request=rng.choice(ODD_TEXTS), stopped=(orch.Stopped("claude", answer),), branch=rng.choice((None, *ODD_TEXTS)),

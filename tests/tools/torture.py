@@ -569,16 +569,16 @@ FLOODS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def flood(arena: Arena, name: str, size: int) -> Figures:
+def flood(arena: Arena, name: str, size: int, *options: str) -> Figures:
     """Let an agent write `size` bytes and more of what the name says; the memory and the time that orch took."""
     agent, body = FLOODS[name]
     arena.agent(agent, f"#!{os.path.realpath(sys.executable)} -IS\n{PUT % size}\n{body}\n")
-    config = {"order": [agent], "agents": {"mine": {"command": ["mine"], "output": "text"}}}
+    config = {"order": [agent], "agents": {"mine": {"command": ["mine"], "output": "text"}}, "roles": {"worker": {}}}
     arena.home.mkdir(exist_ok=True)
     (arena.home / "config.json").write_text(json.dumps(config))
     begun = time.monotonic()
     with open(arena.base / "out", "wb") as out, open(arena.base / "err", "wb") as err:
-        process = arena.start("--json", "-a", agent, "hi", stdout=out, stderr=err)
+        process = arena.start("--json", "-a", agent, *options, "hi", stdout=out, stderr=err)
         cost = watch_cost(process)
     told = (arena.base / "err").read_bytes()
     assert process.returncode in STATUSES and b"Traceback" not in told, f"{name}: {process.returncode} {told.decode()}"
