@@ -6528,10 +6528,10 @@ def running_folder(world: World) -> str:
     return home_path(world, "cache", "running")
 
 
-def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> int:
-    """Note an attempt before its agent starts.
+def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> tuple[str, int]:
+    """Note an attempt before its agent starts; returns the path and the descriptor of the note.
 
-    The open, locked file is the proof that its orch lives. Returns its descriptor.
+    The open, locked file is the proof that its orch lives.
     """
     path = os.path.join(make_folder(running_folder(world)), attempt_id + ".json")
     me = {"host": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "start": start_of(os.getpid())}
@@ -6545,14 +6545,9 @@ def note_running(world: World, attempt_id: str, record: Mapping[str, Any]) -> in
         if os.write(fd, text) != len(text):
             raise OSError(f"{path}: no space left")
     except OSError:
-        forget_claim(path, fd)
+        forget_note(world, path, fd)
         raise
-    return fd
-
-
-def forget_running(world: World, attempt_id: str, fd: int) -> None:
-    """The attempt has ended and is recorded."""
-    forget_claim(os.path.join(running_folder(world), attempt_id + ".json"), fd)
+    return path, fd
 
 
 def boot_id() -> str:
@@ -6580,7 +6575,7 @@ def clear_torn_notes(world: World) -> None:
     for path, record in _read_notes(world):
         claim = claim_running(path) if record is None else None
         if claim is not None:
-            forget_claim(path, claim)
+            forget_note(world, path, claim)
 
 
 def _read_notes(world: World) -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -6645,8 +6640,8 @@ def remove_folders(record: Mapping[str, Any]) -> None:
         remove_folder(path)
 
 
-def forget_claim(path: str, fd: int) -> None:
-    """The dead run's attempt has been dealt with."""
+def forget_note(_world: World, path: str, fd: int) -> None:
+    """Remove a note, of which all is recorded, and let go of it."""
     try:
         remove_file(path)
     finally:                                               # not before: a note without its lock looks like a dead run's
@@ -7400,7 +7395,7 @@ class Run:
         self.wait_left_s = request.wait_s                  # of --wait
         self.tree: Tree | None = None
         self.changed_in_earlier_life: frozenset[str] = frozenset()         # paths; of a run with roles that goes on
-        self.notes: list[tuple[str, int]] = []             # of the latest attempt: id and descriptor
+        self.notes: list[tuple[str, int]] = []             # of the latest attempt: path and descriptor
         self.report = Report()                             # of the last attempt
         self.summary = ""                                  # what the last agent said of its own work, when asked
 
@@ -7420,10 +7415,11 @@ class Run:
         """Do something in the home directory; what fails there costs one warning, never the answer."""
         try:
             return act(self.world, *args)
-        except (OSError, OrchError) as err:
-            where = (getattr(err, "filename", None) or self.world.home) if isinstance(err, OSError) else ""
-            self.warn_home(f"{where}: {reason_of(err)}; this run is not fully recorded" if where else str(err))
-            return None
+        except OrchError as err:
+            self.warn_home(str(err))
+        except OSError as err:
+            self.warn_home(f"{err.filename or self.world.home}: {reason_of(err)}; this run is not fully recorded")
+        return None
 
     def warn_home(self, text: str) -> None:
         """Tell of the first trouble with the home; the next ones have the same cause."""
@@ -7444,15 +7440,14 @@ class Run:
 
     def note_attempt(self, attempt_id: str, record: Mapping[str, Any]) -> None:
         """Note an attempt before its agent starts, in place of the one before it, which is in the ledger by now."""
-        fd = self.in_home(note_running, attempt_id, record)
+        noted = self.in_home(note_running, attempt_id, record)
         self.forget_notes()
-        if fd is not None:
-            self.notes.append((attempt_id, fd))
+        self.notes += [noted] if noted else []
 
     def forget_notes(self) -> None:
         """All that has been begun is recorded."""
         while self.notes:
-            self.in_home(forget_running, *self.notes.pop())
+            self.in_home(forget_note, *self.notes.pop())
 
     def close(self) -> None:
         """Let go of what it has; a run that ended by an error leaves its notes to the next one."""
@@ -8052,17 +8047,21 @@ def result_of(one: Run, planned: Route, code: Exit) -> Result:
     """The result, but for what is found out last."""
     hits = [done for done in one.attempts if exit_status([done], any_cooling=False) == code] or one.attempts
     last = hits[-1] if hits else None
-    spent = [*one.attempts, *one.extra]
     good = code == Exit.OK
     return Result(
-        status=status_of(code), agent=last.agent if last else None, model=last.model if last else None,
+        **sums_of(one, code), agent=last.agent if last else None, model=last.model if last else None,
         answer=one.report.answer if good else None, error=None if good else error_text(one, code, last),
-        error_class=None if good else last.error_class if last else _CLASS_OF.get(code), exit_code=int(code),
-        task_id=one.task_id, cwd=path_text(one.world.cwd),
+        error_class=None if good else last.error_class if last else _CLASS_OF.get(code),
         route={"agent": planned.first(), "reason": planned.reason, "rule": planned.rule}, context=planned.context,
-        attempts=tuple(one.attempts), usage=total_usage(spent), cost_usd=total_cost(spent),
-        duration_ms=int((one.world.stop.clock() - one.began_at) * 1000),
         retry_at=earliest_end(one, planned) if code == Exit.TRY_LATER else None)
+
+
+def sums_of(one: Run, code: Exit) -> dict[str, Any]:
+    """What a result says of a run with roles or without: its end, its attempts, what they took."""
+    spent = [*one.attempts, *one.extra]
+    return {"status": status_of(code), "exit_code": int(code), "task_id": one.task_id, "cwd": path_text(one.world.cwd),
+            "attempts": tuple(one.attempts), "usage": total_usage(spent), "cost_usd": total_cost(spent),
+            "duration_ms": int((one.world.stop.clock() - one.began_at) * 1000)}
 
 
 _CLASS_OF: Mapping[Exit, str] = {Exit.TIMEOUT: "timeout", Exit.NOT_INSTALLED: "not_found",
@@ -8149,7 +8148,7 @@ def adopt_orphans(one: Run) -> None:
                 adopt(one, record)
                 remove_folders(record)
             finally:
-                one.in_home(lambda _world, path, fd: forget_claim(path, fd), record["path"], claim)
+                one.in_home(forget_note, record["path"], claim)
 
 
 KILLED = "orch was killed"
@@ -8763,18 +8762,15 @@ def team_result(team: Team, shares: Sequence[Share], code: Exit) -> Result:
     hits = [share for share in stopping or shares if share.code == code] or shares
     last = (hits[0] if stopping else hits[-1]) if hits else None           # as `team_exit` decides
     of = last.result if last else None
-    spent = [*lead.attempts, *lead.extra]
     answers = [(share.role, share.agent, share.answer) for share in shares if share.code == Exit.OK]
     return Result(
-        status=status_of(code), agent=last.agent if last else None, model=of.model if of else None,
+        **sums_of(lead, code), agent=last.agent if last else None, model=of.model if of else None,
         answer=render_report(answers) if good else None, error=None if good else team_error(team, last, code),
-        error_class=None if good or of is None else of.error_class, exit_code=int(code), task_id=lead.task_id,
-        cwd=path_text(lead.world.cwd),
+        error_class=None if good or of is None else of.error_class,
         route={"agent": shares[0].agent if shares else None, "reason": team.selection.reasons[0], "rule": None},
-        context=lead.request.context, attempts=tuple(lead.attempts), usage=total_usage(spent),
-        cost_usd=total_cost(spent), duration_ms=int((lead.world.stop.clock() - lead.began_at) * 1000),
-        retry_at=of.retry_at if of and not good else None, run_id=lead.task_id, roles=tuple(team.role_rows()),
-        assets=tuple(path for share in shares for path in share.assets), selection=team.selection.__dict__)
+        context=lead.request.context, retry_at=of.retry_at if of and not good else None, run_id=lead.task_id,
+        roles=tuple(team.role_rows()), assets=tuple(path for share in shares for path in share.assets),
+        selection=team.selection.__dict__)
 
 
 def team_error(team: Team, last: Share | None, code: Exit) -> str:
@@ -9448,6 +9444,15 @@ def or_run(given: Given) -> str:
     return f'; for a prompt that begins with "{name}" use: orch run {name} ...' if given.words else ""
 
 
+def action_of(given: Given, known: Sequence[str], usage: str) -> str:
+    """What the first word asks for, the first of `known` where there is none; raises OrchError for another."""
+    action = given.words[0] if given.words else known[0]
+    if action not in known:
+        raise OrchError(f'orch {given.command} has no "{printable(action)}"{did_you_mean(action, known)}; '
+                        f"{usage}{or_run(given)}")
+    return action
+
+
 def cmd_status(given: Given, world: World) -> int:
     """Show which agents are free, what is running and what today took."""
     status, now = read_status(given, world), world.now()
@@ -9497,7 +9502,7 @@ def _agent_status(agent: Agent, state: Mapping[str, Any], now: float, world: Wor
 
 
 def _state_text(row: Mapping[str, Any], now: float) -> str:
-    until = parse_time(row["retry_at"]) if row["retry_at"] else None
+    until = parse_time(row["retry_at"])
     if row["state"] != "cooling" or until is None:
         return str(row["state"])
     return f"cooling {render_until(until, now, time.localtime)}"
@@ -9509,7 +9514,7 @@ def _status_rows(agents: Sequence[Mapping[str, Any]], now: float) -> Iterator[Se
         models = [{"agent": f"{agent['agent']}:{name}", "state": "cooling", "retry_at": entry.get("until"), **entry}
                   for name, entry in agent["models"].items()]
         for row in (agent, *models):
-            set_at = parse_time(row["set_at"]) if row.get("set_at") else None
+            set_at = parse_time(row.get("set_at"))
             yield (row["agent"], _state_text(row, now), row.get("source"), set_at and render_ago(set_at, now),
                    row.get("reason") or "")
 
@@ -9562,11 +9567,7 @@ COOLDOWN_USAGE = "usage: orch cooldown list | set KEY DUR | clear KEY... | clear
 
 def cmd_cooldown(given: Given, world: World) -> int:
     """List, set or clear cooldowns."""
-    action, *words = given.words or ("list",)
-    if action not in ("list", "set", "clear"):
-        raise OrchError(f'orch cooldown has no "{printable(action)}"'
-                        f'{did_you_mean(action, ("list", "set", "clear"))}; '
-                        f"{COOLDOWN_USAGE}{or_run(given)}")
+    action, words = action_of(given, ("list", "set", "clear"), COOLDOWN_USAGE), given.words[1:]
     if action == "set" and len(words) == 2:
         return _set_cooldown(given, world, words[0], words[1])
     if action == "clear" and (bool(words) != given["all"]):
@@ -9705,10 +9706,7 @@ def _wait_for(names: Sequence[str], world: World, live: LiveLine, most_s: float)
 
 def cmd_config(given: Given, world: World) -> int:
     """Show, check or describe the configuration."""
-    action = given.words[0] if given.words else "show"
-    if action not in ("show", "check", "schema"):
-        raise OrchError(f'orch config has no "{printable(action)}"{did_you_mean(action, ("show", "check", "schema"))}; '
-                        f"it takes show, check or schema{or_run(given)}")
+    action = action_of(given, ("show", "check", "schema"), "it takes show, check or schema")
     if action == "schema":
         print_json(render_schema())
         return Exit.OK
@@ -10223,7 +10221,7 @@ class Call:
     def result(self) -> dict[str, Any]:
         """Do what the tool does; what goes wrong is a result too, so that the model sees it."""
         try:
-            return _ACTS[self.name](self)
+            return call_run(self) if self.name == "run" else call_reader(self)
         except (OrchError, OSError) as err:
             why, code = (reason_of(err), Exit.FAILED) if isinstance(err, OSError) else (str(err), err.code)
             none = replaced(no_run(code, why, self.server.world), retry_at=getattr(err, "retry_at", None))
@@ -10237,9 +10235,10 @@ class Call:
         options = command.defaults()
         for option in command.options:
             item = self.arguments.get(option.argument or "")
+            if item is None:
+                continue
             try:
-                options[option.key()] = options[option.key()] if item is None else (
-                    item if option.metavar is None else option.kind(str(item)))
+                options[option.key()] = item if option.metavar is None else option.kind(str(item))
             except (ArgumentTypeError, ValueError) as err:
                 raise OrchError(f"{option.argument}: {err}") from err
         return Given(self.name, {**options, "json": True, "config": self.server.given["config"]}, ())
@@ -10304,19 +10303,13 @@ def inherited_depth(env: Mapping[str, str]) -> dict[str, str]:
     return {"ORCH_DEPTH": "1"} if inside else {}
 
 
-def call_status(call: Call) -> dict[str, Any]:
-    """`orch_status`."""
-    status = read_status(call.given(), call.server.world)
-    return tool_result(json.dumps(status), status, call.terms)
+READERS: Mapping[str, Callable[[Given, World], dict[str, Any]]] = {"status": read_status, "usage": read_usage}
 
 
-def call_usage(call: Call) -> dict[str, Any]:
-    """`orch_usage`."""
-    summary = read_usage(call.given(), call.server.world)
-    return tool_result(json.dumps(summary), summary, call.terms)
-
-
-_ACTS: Mapping[str, Callable[[Call], dict[str, Any]]] = {"run": call_run, "status": call_status, "usage": call_usage}
+def call_reader(call: Call) -> dict[str, Any]:
+    """`orch_status` and `orch_usage`: what the command prints with --json, as text and as a value."""
+    found = READERS[call.name](call.given(), call.server.world)
+    return tool_result(json.dumps(found), found, call.terms)
 
 
 def tools_of(commands: Mapping[str, Command], most: str) -> list[Tool]:
@@ -10464,11 +10457,12 @@ class Server:
             return tools_result(tools_of(self.commands, self.given["access"]), terms), terms.revision
         if message.method == "tools/call":
             return self.call(message, terms, reply), terms.revision
-        if modern != (message.method == "server/discover"):
-            raise ProtocolError(NO_METHOD, f"not in revision {terms.revision}: {message.method}")
-        if not modern:
+        if message.method == "server/discover" and modern:
+            return discover_result(), terms.revision
+        if message.method == "logging/setLevel" and not modern:
             self.session = replaced(terms, level=log_level(params.get("level")), token=None)
-        return discover_result() if modern else {}, terms.revision
+            return {}, terms.revision
+        raise ProtocolError(NO_METHOD, f"not in revision {terms.revision}: {message.method}")
 
     def call(self, message: Message, terms: Terms, reply: Callable[[Any], None]) -> dict[str, Any] | None:
         """Start a call of a tool; a result at once where its arguments are wrong."""
@@ -11186,7 +11180,7 @@ def install_signals(stop: Stop) -> None:
 
 def end_by_signal(code: int) -> int:
     """End by the signal that the status stands for, so that the calling shell sees it; else return the status."""
-    if code in (Exit.HUP, Exit.INT, Exit.QUIT, Exit.PIPE, Exit.TERM):
+    if code > 128:
         import resource
         import signal
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
