@@ -665,6 +665,8 @@ HEADS = (                   # in order of authority
 ANSWER_CHARS = 4 << 20            # of a longer answer the tail is kept
 LINE_BYTES = 8 << 20              # a longer line is skipped
 ENDS_BYTES = 1024                 # kept of each end of a longer line: the id of a request stands in one
+# begins a line that cannot hold an answer: what a tool returned
+TOOL_EVENT = r'"type": ?"(?:user"|tool[_.]|command_execution"|mcp_tool_call"|file_change")'
 NOTE_CHARS = 64 << 10             # of an error text or a server's body
 WARNINGS = 20                     # of one attempt; more are counted, not kept
 DENIED = "permission denied"      # begins the warning about a tool that an agent was refused
@@ -804,7 +806,9 @@ def feed_line(fmt: Format, draft: Draft, line: bytes | str | LongLine, stream: s
         return None
     if isinstance(line, LongLine) or len(line) > LINE_BYTES:
         draft.skipped += 1
-        draft.lost = draft.lost or not draft.complete
+        head = line.head if isinstance(line, LongLine) else line[:ENDS_BYTES]
+        head = head if isinstance(head, str) else head.decode("utf-8", "replace")
+        draft.lost = draft.lost or not (draft.complete or re.search(TOOL_EVENT, head))
         return None
     text = line if isinstance(line, str) else line.decode("utf-8", "replace")
     if not text.lstrip().startswith("{") or (draft.echoes and text.strip() in draft.echoes):
@@ -1733,7 +1737,7 @@ LIMIT_CLASSES: tuple[tuple[str, str], ...] = (                      # of a limit
     ("rate_limit", r"tokens? per min|requests? per min|per[ -]minute|\bRPM\b|\bTPM\b|free_tier_requests"
                    r"|_tier_input_token_count"
                    r"|Suggested retry after \d+s"),
-    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance is|\bbudget\b|billing hard"
+    ("credits", r"(?:out of|no) (?:usage |[\w-]+ )?credits|credit balance|balance (?:is|too)|\bbudget\b|billing hard"
                 r"|payment(?! required)|requires? more credits|more credits are required|CreditsError"
                 r"|\bnot-enough-credits\b|(?:credits?|key) limit|credits? have|please top up"
                 r"|(?:membership|subscription|trial|package) (?:has|is|expired|ended)"
@@ -2277,9 +2281,11 @@ def parse_duration(given: float | str, most_s: float = MOST_S) -> float:
     seconds: float = -1
     if type(given) in (int, float):                        # most defaults: no pattern to compile at start-up
         seconds = float(min(given, MOST_S + 1))
-    elif isinstance(given, str) and len(given) <= MOST_DURATION_CHARS and re.fullmatch(_DURATION_FORM, given):
-        parts = re.findall(r"([\d.]+)([smhdw]?)", given)
-        seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
+    elif isinstance(given, str) and len(given) <= MOST_DURATION_CHARS:
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw]?)", given)
+        whole = parts and "".join(map("".join, parts)) == given.strip()
+        if whole and (len(parts) == 1 or all(unit for _, unit in parts)):
+            seconds = sum(float(number) * _DURATION_UNITS[unit] for number, unit in parts)
     if not seconds >= 0:
         raise ValueError(f"expected a duration such as 90s, 10m, 1h30m, 2d or a number of seconds, not {_shown(given)}")
     if seconds > most_s:
@@ -2721,6 +2727,7 @@ def may_continue(outcomes: Sequence[str]) -> bool:
 # an agent whose work is about limits must never be benched for it.
 
 LONG_LINE = 24                    # a shorter prompt is taken out only as a whole line
+WHY_STOPPED = r"(?m)^- .+ stopped: \w+ \((.+)\)$"       # in a handoff, the words of what may be the same program
 TEXT_LINES = 400                  # of one stream, head and tail, are judged
 LINE_CHARS = 4000
 SHORT_TEXT = 2000                 # up to here a text is searched as a whole
@@ -2770,7 +2777,7 @@ def classify(agent: Agent, ended: Ended, report: Report, prompt: str, clock: Clo
 
 
 def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
-    """What the line says that shows an agent retrying at a limit, or None.
+    """The line that shows an agent retrying at a limit, or None.
 
     `text` is the latest of both streams' lines, in the order in which they came.
     A retry that was announced for the near future is over when nothing more is said of it.
@@ -2789,7 +2796,7 @@ def sits_at_limit(agent: Agent, text: str, prompt: str) -> str | None:
     if _first(VETOES, told) or _waits_briefly(told):
         return None
     limit = _limit_rule(agent, told) or _first(_RETRY_EVENTS, told)
-    return one_line(_message_in(limit[1])) if limit else None
+    return limit[1] if limit else None
 
 
 def _message_in(line: str) -> str:
@@ -2839,9 +2846,10 @@ def _judge_stopped(agent: Agent, ended: Ended, report: Report, prompt: str, cloc
     texts = streams if ended.stopped == "limit" else ("\n".join(streams),)
     evidence = next(filter(None, (sits_at_limit(agent, text, prompt) for text in texts)), None)
     if evidence or ended.stopped == "limit":
-        text = report.reset_text or evidence or ""         # what the server said, where an event or the log has it
-        verdict = _limited(agent, text, Report(), clock, ("retries at a limit", evidence or one_line(text)))
-        return replaced(verdict, error=f"sat at its limit: {one_line(_message_in(text or 'no output'))}")
+        said = report.reset_text or _message_in(evidence or "")        # by the server, as an event or the log has it
+        hints = Report(reset_text=report.reset_text or evidence or "")     # a line may state it beside its message
+        verdict = _limited(agent, said, hints, clock, ("retries at a limit", evidence or said))
+        return replaced(verdict, error=f"sat at its limit: {one_line(_message_in(said or 'no output'))}")
     told = "timed out" if ended.stopped == "timeout" else "was silent for too long"
     return Verdict(FAILED, ended.stopped, told, rule="stopped by orch", evidence=ended.stopped)
 
@@ -3089,7 +3097,8 @@ def _verdict_text(agent: Agent, ended: Ended, report: Report, prompt: str) -> st
     if not report.raw:                  # the format judged the events; what stands between them is text
         between = [line for line in streams["stdout"].split("\n") if not line.startswith("{")]
         streams["stdout"] = "\n".join(between)
-    wanted = [name for name in ("stderr", "stdout") if agent.verdict_stream in (name, "both")]
+    wanted = [name for name in ("stderr", "stdout")
+              if agent.verdict_stream in (name, "both") and (name == "stderr" or agent.verdict_last)]
     if not any(streams[name].strip() for name in wanted):
         wanted = ["stderr", "stdout"]
     if agent.verdict_lines:
@@ -3182,10 +3191,12 @@ def _without_prompt(text: str, prompt: str) -> str:
         text = text.replace(prompt, "").replace(json.dumps(prompt)[1:-1], "")
     own = {" ".join(line.split()).lstrip("❯>│ ") for line in prompt.split("\n")}
     flat = " ".join(prompt.split())                         # an echo may be wrapped elsewhere than the prompt
+    quoted = re.findall(WHY_STOPPED, prompt)                # this agent may say the same, and mean it
     kept, above = [], ""
     for line in text.split("\n"):
         bare = " ".join(line.split()).lstrip("❯>│ ")
-        echoed = _echoes(bare, own, flat) or bool(bare and above and f"{above} {bare}" in flat)
+        alone = _echoes(bare, own, flat) and not any(bare in why for why in quoted)
+        echoed = alone or bool(bare and above and f"{above} {bare}" in flat)
         above = bare if echoed else ""
         kept.append("" if echoed else line)
     return "\n".join(kept)
@@ -3313,7 +3324,8 @@ def _value_span(found: re.Match[str]) -> tuple[int, int]:
         return _bare_span(found)
     text, start = found.string, found.end()
     line = text[max(0, found.start() - 400):start - len(found[4])].rpartition("\n")[2]
-    if line.count(found[4]) % 2 and len(line) < 400 and re.match(r"[\s,;:)\]}+.&|%?<>=]|$", text[start:start + 1]):
+    quotes = re.sub(r"(?i)(?<=[a-z]{2})'(?=[a-z])", "", line).count(found[4])      # that of "don't" is none
+    if quotes % 2 and len(line) < 400 and re.match(r"[\s,;:)\]}+.&|%?<>=]|$", text[start:start + 1]):
         return start, start                         # the quote closes a string, such as "Password: "
     others = False
     for mark in re.compile(rf"({re.escape(found[4])})|\\.|[\"'`\r\n]").finditer(text, start):
@@ -4451,7 +4463,7 @@ def _without_spans(line: str) -> str:
 ASKING = (r"(?:why|how|who|whose|which)\b(?! about)|what\s+(?!(?:i|we|you|it|they|about)\b)|(?:what|where|when)"
           r"(?:['’]s|['’]re|\s+(?:is|are|was|were|does|do|did|can|could|should|would|will|has|have|to))\b|"
           r"(?:is|are|was|were|does|did|has|can|could|would|will|should)\s+(?!not\b)|do\s+(?:i|we|you|they|any)\b|"
-          r"have\s+(?:i|we|you|they|the|these|those|any|all)\b|"
+          r"have\s+(?:i|we|you|they)\b|"
           r"(?:is|are|was|were|does|do|did|has|have)n['’]?t\s+(?:i|we|you|it|they|there|the|this|that|these|those)\b|"
           r"(?:explain|tell me|show me|describe)\s+(?:to me\s+)?(?:what|why|how|who|which|where|when|whether|if)\b")
 POLITE = r"(?:please|(?:can|could|would|will|won't)\s+(?:you|we|i)|(?:would|do) you mind|let's|shall we)\b"
@@ -4618,11 +4630,13 @@ def join_changes(earlier: Changes | None, later: Changes, most_chars: int) -> Ch
         return later
     files = {change.path: change for change in earlier.files}
     for change in later.files:
-        new = change.status == "M" and change.path in files and files[change.path].status == "A"
-        files[change.path] = replaced(change, status="A") if new else change
+        was = files.pop(change.path, None)
+        new = was is not None and was.status == "A"
+        if not (new and change.status == "D"):              # it came and went
+            files[change.path] = replaced(change, status="A") if new and change.status == "M" else change
     old = earlier if len(earlier.diff) + len(later.diff) <= most_chars else Changes(())
     shown = tuple(dict.fromkeys((*old.shown, *later.shown)))
-    return Changes(tuple(files[path] for path in sorted(files)), old.diff + later.diff, shown)
+    return Changes(tuple(files[path] for path in sorted(files)), old.diff + later.diff, shown, later.closed)
 
 
 # === RENDER ===============================================================
@@ -5484,6 +5498,7 @@ KILL_S = 5.0                                               # from KILL to giving
 LOOK_S = 0.05
 EXEC_S = 0.02                                              # what a program may take to start on a busy machine
 TICK_S = 1.0                                               # between two drawings of the live line
+MOST_POLL_S = 24 * 86400                                   # poll takes milliseconds in 31 bits
 
 
 def spawn(argv: Sequence[str | bytes], *, cwd: str, env: Mapping[str, str], program: str | None = None,
@@ -5519,7 +5534,7 @@ class Captured:
 
 
 def run_captured(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], timeout_s: float) -> Captured:
-    """Run a short-lived program, such as a login check, to its end or its time limit; raises OSError."""
+    """Run a short-lived program, such as `ps`, to its end or its time limit; raises OSError."""
     return captured(start_helper(argv, cwd=cwd, env=env), timeout_s)
 
 
@@ -5542,7 +5557,8 @@ def captured(process: subprocess.Popen[bytes], timeout_s: float, stdin: bytes | 
     except subprocess.TimeoutExpired:
         if kill:
             signal_group(process.pid, "SIGKILL")
-            process.communicate()
+            with process:                                  # closes the pipes: who has left the group may hold them
+                pass
         return Captured(None)
     return Captured(process.returncode, out, err_text)
 
@@ -5568,7 +5584,8 @@ def ready_of(seconds: float, *, readable: Iterable[int | None] = (), writable: I
         for fd in watched:
             if fd is not None:
                 poll.register(fd, events)
-    return {fd for fd, _ in poll.poll(None if seconds == math.inf else math.ceil(max(seconds, 0) * 1000))}
+    wait_ms = None if seconds == math.inf else math.ceil(min(max(seconds, 0), MOST_POLL_S) * 1000)
+    return {fd for fd, _ in poll.poll(wait_ms)}
 
 
 class Stop:
@@ -5816,7 +5833,7 @@ class World:
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file without ever waiting for it, 0600 where it is made; raises OSError for anything else."""
+    """Open a regular file without ever waiting for it, 0600 at least if it may be made; raises OSError for others."""
     import errno
     import stat
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
@@ -5833,7 +5850,8 @@ def read_file(path: str, limit_bytes: int = 64 << 20) -> bytes:
     """The content of a regular file; raises OSError for anything else, or when it is larger."""
     with open(open_file(path), "rb") as file:
         if os.fstat(file.fileno()).st_size > limit_bytes:
-            raise OSError(f"{path}: larger than {limit_bytes >> 10} KiB")
+            import errno
+            raise OSError(errno.EFBIG, f"larger than {limit_bytes >> 10} KiB", path)
         return file.read()
 
 
@@ -6471,7 +6489,11 @@ class Child:
 
 def _kill(marker: str, root: int) -> None:
     """Kill all of an attempt, its group at one stroke: one of them may be just forking."""
-    found = family(marker, root, {})
+    found: dict[int, str] = {}
+    try:
+        found = family(marker, root, {})
+    except OSError:                                        # no descriptor is left to look with: the group alone
+        pass
     signal_group(root, "SIGKILL")
     signal_all(found, "SIGKILL")
 
@@ -7393,6 +7415,7 @@ class Run:
         self.unstored_ends: dict[str, float] = part.lead.unstored_ends if part else {}    # cooldowns known here alone
         self.out_of_time = False
         self.wait_left_s = request.wait_s                  # of --wait
+        self.route: Route | None = None                    # as it was before the first attempt
         self.tree: Tree | None = None
         self.changed_in_earlier_life: frozenset[str] = frozenset()         # paths; of a run with roles that goes on
         self.notes: list[tuple[str, int]] = []             # of the latest attempt: path and descriptor
@@ -7843,9 +7866,11 @@ def plan(one: Run) -> Route:
         if planned.usable() or not ends or one.wait_left_s <= 0:
             tell_route(one, planned)
             return planned
-        one.emit("activity", agent=None, text="every agent is at its limit", until=min(ends))
+        most_s = min(one.wait_left_s, one.time_left())
+        one.emit("activity", agent=None, text="every agent is at its limit", until=min(ends),
+                 most_s=None if most_s == math.inf else math.ceil(most_s))
         began = stop.clock()
-        stopped = stop.wait(min(min(ends) - one.world.now() + 1, one.wait_left_s, one.time_left(), WAIT_LOOK_S))
+        stopped = stop.wait(min(min(ends) - one.world.now() + 1, most_s, WAIT_LOOK_S))
         one.wait_left_s -= stop.clock() - began
         one.out_of_time = one.time_left() <= 0
         if stopped or one.out_of_time:
@@ -7853,7 +7878,10 @@ def plan(one: Run) -> Route:
 
 
 def tell_route(one: Run, planned: Route) -> None:
-    """Tell the route, and whom it passed over."""
+    """Tell the route, and whom it passed over; after a wait for those that were tried there is nothing to tell."""
+    if one.route is not None:
+        return
+    one.route = planned
     passed = [c for c in planned.candidates if c.skip is not None and c.agent.name == planned.preferred]
     one.emit("route", agent=planned.first(), reason=planned.reason, rule=planned.rule,
              skipped=[{"agent": c.agent.name, "why": c.skip, "retry_at": render_time(c.retry_at)} for c in passed])
@@ -7882,7 +7910,7 @@ def cooling_now(one: Run) -> dict[str, float]:
     if trouble:
         one.warn_home(trouble)
     now = one.world.now()
-    return {**{key: end for key, end in one.unstored_ends.items() if end > now}, **cooling(state, now)}
+    return {**{key: end for key, end in dict(one.unstored_ends).items() if end > now}, **cooling(state, now)}
 
 
 def attempt_until_waited(one: Run) -> Route:
@@ -8045,6 +8073,7 @@ def exit_code(one: Run) -> Exit:
 
 def result_of(one: Run, planned: Route, code: Exit) -> Result:
     """The result, but for what is found out last."""
+    first = one.route or planned
     hits = [done for done in one.attempts if exit_status([done], any_cooling=False) == code] or one.attempts
     last = hits[-1] if hits else None
     good = code == Exit.OK
@@ -8052,7 +8081,7 @@ def result_of(one: Run, planned: Route, code: Exit) -> Result:
         **sums_of(one, code), agent=last.agent if last else None, model=last.model if last else None,
         answer=one.report.answer if good else None, error=None if good else error_text(one, code, last),
         error_class=None if good else last.error_class if last else _CLASS_OF.get(code),
-        route={"agent": planned.first(), "reason": planned.reason, "rule": planned.rule}, context=planned.context,
+        route={"agent": first.first(), "reason": first.reason, "rule": first.rule}, context=planned.context,
         retry_at=earliest_end(one, planned) if code == Exit.TRY_LATER else None)
 
 
@@ -8238,12 +8267,11 @@ def _check_logins(world: World, agents: Sequence[Agent]) -> dict[str, bool | Non
 
 def _code_of(process: subprocess.Popen[bytes], give_up_at: float, stop: Stop) -> int | None:
     """The exit status of a check; None for one that has not ended in time, or before a stop was requested."""
-    code = None
-    while code is None and stop.signal is None and time.monotonic() < give_up_at:
-        code = captured(process, JOIN_S, kill=False).code
-    if code is None:
-        captured(process, 0)
-    return code
+    while True:
+        is_over = stop.signal is not None or time.monotonic() >= give_up_at
+        code = captured(process, LOOK_S if is_over else JOIN_S, kill=is_over).code
+        if code is not None or is_over:
+            return code
 
 
 def _keep_readiness(path: str, entries: Mapping[str, Any]) -> None:
@@ -8628,8 +8656,13 @@ class Team:
 def run_team(team: Team, warnings: Sequence[str]) -> Result:
     """Run the roles that have not finished yet."""
     lead = team.lead
+    to_come = [role for role, share in zip(team.roles, team.shares) if share is None]
+    for role in to_come:
+        wanted = role.agent or lead.request.agent
+        if wanted and not lead.request.failover:
+            enabled_of(lead.config, [wanted])
     able = {role.name: able_agent(lead.world, lead.config, role, lead.request)
-            for role, share in zip(team.roles, team.shares) if role.capability and share is None}
+            for role in to_come if role.capability}
     team.roles = tuple(replaced(role, agent=able.get(role.name, role.agent)) for role in team.roles)
     team.open()
     lead.emit("start", cwd=path_text(lead.world.cwd), prompt_chars=len(lead.request.prompt), run_id=lead.task_id,
@@ -8959,8 +8992,7 @@ class Screen:
         if kind in ("activity", "attempt_start"):
             until, before = event.get("until"), self.at_work.get(role, Work("", "", "")).until
             if until and until != before and not self.live.on:    # in a log, a silent hour looks like a hang
-                wait_s = self.given["wait"] or math.inf
-                most = "" if wait_s == math.inf else f", at most {render_span(wait_s)}"
+                most = "" if event["most_s"] is None else f", at most {render_span(event['most_s'])}"
                 self.notice(f"{event['text']} ({render_until(until, self.world.now(), time.localtime)}); waiting{most}")
             self.at_work[role] = Work(role, event["agent"] or "", event.get("text", ""), event.get("tokens") or 0,
                                       until)
@@ -9815,6 +9847,8 @@ def judge(agent: Agent, ended: Ended, prompt: str, clock: Clock) -> Verdict:
 
 def _transcript_of(given: Given, world: World) -> dict[str, Any]:
     texts = {}
+    if [given["stdout"], given["stderr"], given["prompt"]].count("-") > 1:
+        raise OrchError("standard input can be one of --stdout, --stderr and --prompt, not two")
     for name in ("stdout", "stderr", "prompt"):
         path = given[name]
         try:
@@ -10833,8 +10867,8 @@ COMMANDS = (
         Option(("-a", "--agent"), "whose output it is; default the first in order", "NAME"),
         Option(("--exit",), "its exit status; default 1", "N", int, (), 1),
         Option(("--stdout",), "file with its standard output; - is standard input", "FILE"),
-        Option(("--stderr",), "file with its standard error", "FILE"),
-        Option(("--prompt",), "file with the prompt it was given", "FILE"),
+        Option(("--stderr",), "file with its standard error; - is standard input", "FILE"),
+        Option(("--prompt",), "file with the prompt it was given; - is standard input", "FILE"),
         Option(("--task",), "a kept attempt in place of files", "ID"),
         Option(("--now",), "the moment to assume, ISO 8601 or an epoch; default now", "TIME"),
         Option(("--zone",), "the time zone to assume, such as Europe/Berlin; default the machine's", "ZONE"),
@@ -10953,7 +10987,10 @@ def read_line(argv: Sequence[str]) -> Given | str:
         extra = printable(words[command.most_words] if len(words) > command.most_words else "-", 60)
         raise OrchError(f'orch {command.name} takes no "{extra}"; for a prompt that begins with "{command.name}" use: '
                         f"orch run {command.name} ...")
-    words = tuple(os.fsencode(word).decode("utf-8", "surrogateescape") for word in words)    # not by the locale
+    try:
+        words = tuple(os.fsencode(word).decode("utf-8", "surrogateescape") for word in words)    # not by the locale
+    except UnicodeEncodeError as err:                      # from a program that calls `main`
+        raise OrchError("an argument holds half a character (a lone surrogate), which no program can be given") from err
     return Given(command.name, _parse_options(command, line.options), words, line.stdin)
 
 
@@ -11125,7 +11162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = Exit.PIPE
     except Exception:                                      # the last resort: a bug is told as one
         import traceback
-        tell(mask_secrets(traceback.format_exc())[0].splitlines())     # what it quotes may be anybody's text
+        shown = mask_secrets(traceback.format_exc())[0].splitlines()   # what it quotes may be anybody's text
+        tell(line for line in shown if line.strip(" ~^"))              # marks mean nothing without their indentation
         code = Exit.BUG
     return end_by_signal(code)
 

@@ -234,7 +234,7 @@ def test_a_checkouts_config_costs_no_time(orch, fake, repo, config):
     begun = time.monotonic()
     result = orch("-n", "look at a.txt", timeout=20)
     assert result.code in (0, 2) and len(result.notices) == 1, result
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
 
 
 def test_what_a_checkout_may_not_set_is_not_looked_at(orch, fake, repo):

@@ -85,6 +85,7 @@ def test_message_of_the_corpus_is_understood(row):
 
 # What the corpus leaves open: the class, which decides how long a guess cools, and the model that a limit is for
 CLASSES = [
+    ("mine", "Error: balance too low", "limited", "credits", "agent"),
     ("mine", '{"error": "rate_limit", "session_id": "s1"}: rate limit exceeded', "limited", "rate_limit", "agent"),
     ("mine", 'Error: 403 {"error":{"message":"Key limit exceeded (total limit). Manage it using https://x/keys","code":403}}',
      "limited", "credits", "agent"),

@@ -59,7 +59,7 @@ def test_patterns_of_the_config_are_reported_by_name(orch, tmp_path):
     (("--agent", "nobody"), "nobody"), (("--stdout", "/nonexistent"), "/nonexistent"), (("--stderr", "/"), "/"),
     (("--prompt", "/nonexistent"), "/nonexistent"), (("--zone", "Mars/Base"), "Mars/Base"), (("--zone", "../x"), "../x"),
     (("--now", "yesterday"), "yesterday"), (("--now", "1e400"), "1e400"), (("--exit", "many"), "many"),
-    (("--exit", "300"), "300"), (("--exit=-99",), "-99"), (("--task", "zzz"), "zzz"),
+    (("--stdout", "-", "--stderr", "-"), "not two"), (("--exit", "300"), "300"), (("--exit=-99",), "-99"), (("--task", "zzz"), "zzz"),
 ])
 def test_bad_input_is_one_line_and_exit_2(orch, arguments, named):
     assert named in one_line_error(orch("explain", *arguments))

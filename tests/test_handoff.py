@@ -86,6 +86,8 @@ def test_known_tokens_are_masked_wherever_they_stand(kind, secret, frame):
     ('password ||= "hunter2"', 'password ||= "[REDACTED:password]"'), ('password += "hunter2"', 'password += "[REDACTED:password]"'),
     ('password = @"hunter2"', 'password = @"[REDACTED:password]"'), ('password = """hunter2"""', 'password = """[REDACTED:password]"""'),
     ("password='x[y]zzz'", "password='[REDACTED:password]'"), ("password='$ecret99'", "password='[REDACTED:password]'"),
+    ("it's here: password='?aB3dE9xyz'", "it's here: password='[REDACTED:password]'"),
+    ("# don't commit: password = '%Tr0ub4dor'", "# don't commit: password = '[REDACTED:password]'"),
     ("password='{hunter2'", "password='[REDACTED:password]'"), ("password='%hunter2'", "password='[REDACTED:password]'"),
     ("password = '" + "x1" * 2000 + "'", "password = '[REDACTED:password]'"),
     ("secret = 'what is cut here has no", "secret = '[REDACTED:secret]"),

@@ -43,6 +43,7 @@ def picked(prompt, **auto):
     ("keep the tests green and add docs", "builder tester documenter"),
     ("leave it alone and add tests", "builder tester"),
     ("Don't forget the tests", "tester"),
+    ("Have the login page validate emails and add tests", "builder tester"),
     ("not only tests", "tester"),
     ("No docs. Tests!", "tester"),
     ("No docs, but tests", "tester"),
@@ -275,6 +276,9 @@ def test_changes_of_two_lives_of_a_run_are_told_as_one():
     assert (both.diff, both.shown) == ("onetwo", ("a", "c"))
     assert orch.join_changes(first, then, 5).diff == "two"     # the newer is worth more
     assert orch.join_changes(None, then, 5) == then
+    inside = orch.Changes((orch.Change("D", "new"), orch.Change("M", "old")), closed=("sub/",))
+    begun = orch.Changes((orch.Change("A", "new"), orch.Change("M", "old")), closed=("gone/",))
+    assert orch.join_changes(begun, inside, 5) == orch.Changes((orch.Change("M", "old"),), closed=("sub/",))
 
 
 @pytest.mark.parametrize(("saved", "config", "given", "want", "warned"), [

@@ -4,6 +4,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -234,17 +235,59 @@ def test_an_event_too_long_to_be_read_is_told(orch, fake):
     assert value["answer"] == "42" and any("1 output line" in text and "8 MiB" in text for text in value["warnings"]), value["warnings"]
 
 
+TOOLS = {"claude": {"type": "user", "message": {"content": [{"type": "tool_result", "content": "x" * 9_000_000}]}},
+         "codex": {"type": "item.completed", "item": {"id": "1", "type": "command_execution", "aggregated_output": "x" * 9_000_000}}}
+
+
+@pytest.mark.parametrize("agent", TOOLS)
+def test_what_a_tool_printed_is_too_long_to_be_read_but_no_lost_answer(orch, fake, agent):
+    good = claude_ok("42") if agent == "claude" else codex_ok("42")
+    begun, _, end = good["stdout"].rstrip("\n").rpartition("\n")
+    fake(agent, good | {"stdout": f"{begun}\n{json.dumps(TOOLS[agent])}\n{end}\n"})
+    orch.configure({"order": [agent]})
+    value = orch("--json", "hi").json
+    assert (value["status"], value["answer"]) == ("ok", "42") and "8 MiB" in value["warnings"][0], value["warnings"]
+
+
+@pytest.mark.parametrize("way", ["--timeout", "--deadline"])
+def test_a_limit_of_a_month_is_kept_as_any_other(orch, fake, way):
+    fake("claude", claude_ok("42"), claude_ok("43"))
+    assert orch("--events", way, "30d", "hi").events[-1]["answer"] == "42"
+    process = orch.start(way, "30d", "-", stdin=subprocess.PIPE)
+    time.sleep(0.5)                                    # so that it has to wait
+    assert process.communicate(b"hi", timeout=20)[0] == b"43\n"
+
+
+def test_an_agent_stuck_at_its_limit_tells_the_reset_that_stands_beside_its_message(orch, fake):
+    orch.configure({"limit_grace": 1, "order": ["mine"], "agents": {"mine": {"command": ["mine"], "retry_lines": '\\{"level":"warn"'}}})
+    line = '{"level":"warn","message":"rate limit exceeded, will be retried","retry-after":"7200"}\n'
+    fake("mine", step(stderr=line, run=SLEEP))
+    ends_at = core.parse_time(orch("--json", "hi").json["retry_at"])
+    assert 7000 < ends_at - time.time() < 7400
+
+
 def test_an_agent_that_cannot_be_watched_is_not_left_running(orch, monkeypatch):
     import selectors
+    kept = []
 
     def refuse():
+        with pytest.raises(OSError, match="Too many"):  # as for real: there is none left to look around with either
+            while True:
+                kept.append(os.open("/dev/null", os.O_RDONLY))
         raise OSError(24, "Too many open files")
     orch.configure({"agents": {"mine": {"command": ["sh", "-c", "sleep 60"]}}, "order": ["mine"]})
     for name, value in orch.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(selectors, "DefaultSelector", refuse)
-    with pytest.raises(OSError, match="Too many"):
-        core.run("hi", cwd=str(orch.work))
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        with pytest.raises(OSError, match="Too many"):
+            core.run("hi", cwd=str(orch.work))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        for fd in kept:
+            os.close(fd)
     wait_until(lambda: not orch.leftovers(), what="the agent's end")
 
 
@@ -324,9 +367,9 @@ def test_a_reader_that_never_reads_keeps_no_agent_going_beyond_its_time(orch, fa
 def test_the_time_a_reader_takes_is_no_silence_of_the_agent(orch, fake):
     talk = FLOOD.replace("while True", "for _ in range(2000)")
     fake("claude", step(run=talk + f"put(1, {claude_ok('42')['stdout'].encode('latin-1')!r})\n"))
-    process = orch.start("--events", "--no-failover", "--idle-timeout", "1", "hi")
+    process = orch.start("--events", "--no-failover", "--idle-timeout", "3", "hi")
     wait_until_full(process)
-    time.sleep(2.5)
+    time.sleep(4.5)
     events = [json.loads(line) for line in process.communicate(timeout=20)[0].splitlines()]
     assert (events[-1]["type"], events[-1]["answer"], process.returncode) == ("result", "42", 0)
 
@@ -415,14 +458,14 @@ def test_data_in_a_fifo_that_is_open_both_ways_is_no_closed_standard_output(orch
 def test_a_closed_standard_output_ends_waiting_too(orch, fake, arguments):
     fake("claude")
     orch.configure({"order": ["claude"]})
-    assert orch("cooldown", "set", "claude", "8s").code == 0
+    assert orch("cooldown", "set", "claude", "60s").code == 0
     began = time.monotonic()
     process = orch.start(*arguments, stdin=subprocess.PIPE)
     time.sleep(0.7)
     process.stdout.close()
     told = process.stderr.read().decode()
     assert (process.wait(timeout=20), fake.calls) == (-signal.SIGPIPE, []), told
-    assert time.monotonic() - began < 3 and "silent" not in told
+    assert time.monotonic() - began < 20 and "silent" not in told
 
 
 @pytest.mark.parametrize("how", ["option", "config"])
@@ -432,12 +475,10 @@ def test_a_deadline_holds_for_reading_the_prompt(orch, fake, how, arguments, sai
     fake("claude")
     if how == "config":
         orch.configure({"deadline": 1})
-    began = time.monotonic()
     process = orch.start("--json", *(["--deadline", "1s"] if how == "option" else []), *arguments, stdin=subprocess.PIPE)
     process.stdin.write(said)
     process.stdin.flush()
     result = json.loads(process.stdout.read())
-    assert time.monotonic() - began < 2.9
     assert (process.wait(timeout=20), result["exit_code"], result["status"], result["error_class"]) == (124, 124, "failed", "timeout")
     assert "standard input" in result["error"] and fake.calls == []
 
@@ -446,12 +487,12 @@ def test_a_deadline_holds_for_reading_the_prompt(orch, fake, how, arguments, sai
 def test_what_reading_the_prompt_took_is_gone_from_the_deadline(orch, fake, how):
     fake("claude", step(run=SLEEP))
     if how == "config":
-        orch.configure({"deadline": 2})
-    process = orch.start(*(["--deadline", "2s"] if how == "option" else []), "-", stdin=subprocess.PIPE)
-    time.sleep(1.5)
+        orch.configure({"deadline": 4.5})
+    process = orch.start(*(["--deadline", "4.5s"] if how == "option" else []), "-", stdin=subprocess.PIPE)
+    time.sleep(3.5)
     began = time.monotonic()
     process.communicate(b"hi", timeout=20)
-    assert process.returncode == 124 and time.monotonic() - began < 1.7
+    assert process.returncode == 124 and time.monotonic() - began < 3.5
 
 
 def test_a_flood_on_standard_input_ends_at_the_deadline(orch, fake):

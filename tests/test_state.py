@@ -372,7 +372,7 @@ def test_the_last_of_ten_kept_attempts_is_the_tenth(orch, fake):
 
 def test_names_of_runs_sort_by_time_within_a_second_too():
     random = seeded.Random(3)
-    times = sorted(1_700_000_000 + step + random.randrange(1000) / 1000 for step in range(3) for _ in range(200))
+    times = [1_700_000_000 + step + ms / 1000 for step in range(3) for ms in sorted(random.sample(range(1000), 200))]
     names = [core.new_task_id(now) for now in times]
     assert [name[:-4] for name in names] == sorted(name[:-4] for name in names)
     assert len(set(names)) == len(names) and all(re.fullmatch(r"\d{8}T\d{6}-[0-9a-f]{8}", name) for name in names)

@@ -592,6 +592,31 @@ def test_an_interrupt_does_not_wait_for_a_login_check(orch, fake):
     assert not (orch.home / "cache" / "readiness.json").exists(), "what was not answered is not remembered"
 
 
+def test_a_login_check_that_hangs_says_nothing_of_the_others(orch, fake):
+    fake("claude")
+    fake("codex")
+    orch.configure({"order": ["claude", "codex"], "agents": {"claude": {"login_check": ["sleep", "40"]}, "codex": {"login_check": ["false"]}}})
+    rows = {row["agent"]: row["logged_in"] for row in orch("agents", "--json", timeout=60).json}
+    assert (rows["claude"], rows["codex"]) == (None, False)
+
+
+def test_an_interrupt_does_not_wait_for_what_a_login_check_left_behind(orch, fake):
+    fake("codex")
+    orch.configure({"agents": {"codex": {"login_check": ["sh", "-c", "setsid sleep 30 & sleep 30"]}}})
+    process = orch.start("agents")
+    wait_until(lambda: sum("sleep" in words for words in orch.leftovers().values()) >= 2, what="the login check")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=15) == -signal.SIGINT
+    orch.stop_leftovers()                              # whoever leaves the group of a check is left alone
+
+
+def test_a_role_whose_agent_is_disabled_is_refused_before_anything_starts(orch, fake):
+    orch.configure({"agents": {"codex": {"enabled": False}}, "roles": {"p": {"prompt": "x", "agent": "codex"}}})
+    fake("codex")
+    result = orch("--no-failover", "--role", "p", "hi")
+    assert (result.code, fake.calls) == (2, []) and "codex" in result.err and "install" not in result.err, result
+
+
 @pytest.mark.parametrize("command", ["agents", "init"])
 def test_an_interrupted_command_leaves_no_login_check(orch, fake, command):
     fake("codex")                                      # the built-in check is the fake's own

@@ -108,6 +108,18 @@ def test_handoff_that_codex_echoes_in_text_benches_nobody():
             assert judged(codex, "", real, 1, row, prompt).outcome == "limited", row["id"]
 
 
+@pytest.mark.parametrize("width", [30, 50, 80, 400])
+def test_agent_that_says_what_a_handoff_quotes_of_another_means_it_and_an_echo_does_not(width):
+    said = "You have hit your usage limit. Try again in 2 hours."
+    mine = Agent("mine", ("mine",))
+    prompt, _ = v.render_handoff(facts(stopped=(v.Stopped("other", f"usage_limit ({said})"),), answer=f"I tried.\n{said}\nI go."))
+    echo = "\n".join(line for part in prompt.split("\n") for line in textwrap.wrap(part, width) or [""])
+    row = {"now": 1796076000.0, "zone": "UTC"}
+    for shown in (said, f"{said}\n", f"{echo}\nworking\n{said}"):
+        assert judged(mine, "", shown, 1, row, prompt).outcome == "limited", (width, shown)
+    assert judged(mine, "", f"{echo}\nI start.\nsomething broke", 1, row, prompt).outcome == "failed"
+
+
 def test_only_lines_around_its_words_are_searched_and_nothing_is_missed(monkeypatch):
     """The shortcut for long texts finds what a search of the whole text finds."""
     seen = {}
@@ -144,6 +156,13 @@ def test_line_of_code_or_another_limit_benches_nobody(line):
 def test_work_that_talks_of_limits_benches_nobody_however_few_last_lines_count(agent):
     work = "Usage limit reached for the tenant.\n" + "".join(f"edited file {number}\n" for number in range(60))
     assert judged(agent, work, "", 1, {"now": 1796076000.0, "zone": "UTC"}).outcome == "failed"
+
+
+def test_no_last_line_counts_where_the_agent_has_said_so():
+    deaf = Agent("mine", ("mine",), verdict_last=0)
+    row = {"now": 1796076000.0, "zone": "UTC"}
+    assert judged(deaf, "I hit it: usage limit reached, resets in 3h", "boom: it broke", 1, row).outcome == "failed"
+    assert judged(deaf, "Error: usage limit reached, resets in 3h", "", 1, row).outcome == "limited", "there is nothing else"
 
 
 # (piece, how often): made when a test needs it, since what this process holds its children seem to hold too
