@@ -9127,13 +9127,12 @@ def let_be_read(fd: int) -> None:
 
 def bytes_waiting(fd: int) -> int:
     """How much of what was written to a pipe has not been read yet; 0 for anything but a pipe."""
-    import fcntl
     import stat
-    import struct
-    import termios
     if not stat.S_ISFIFO(os.fstat(fd).st_mode):
         return 0
-    return int(struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0])
+    import fcntl
+    import termios
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4), sys.byteorder)
 
 
 def told_error(result: Result, now: float, waits: str = "") -> str:
