@@ -116,13 +116,13 @@ ROWS = [
     Row("codex-plan", "weekly_limit", "limited", "usage_limit", 75, CLOCK, rule=OWN_LIMIT),
     Row("codex-plan", "credits", "limited", "credits", 75, GUESS_1H, rule=OWN_LIMIT),
     Row("codex-plan", "refused", "auth", "auth", 77, rule=OWN_AUTH),
-    # opencode sits at every limit without a word but in its log, and no log states a time
+    # opencode sits at a limit without a word but in its log; only where a short wait is stated does it give up by itself
     Row("opencode", "answer", "ok", None, 0, None, OPENAI, OPENCODE_USD),
     Row("opencode", "edit", "ok", None, 0, None, tuple(2 * n for n in OPENAI), 2 * OPENCODE_USD),
     # (at a grace of 8 s, the title's own errors, which prove nothing, come in between)
     Row("opencode", "usage_limit*", "limited", "usage_limit", 75, GUESS_5M, session=False, grace="8s", rule=SITS),
     Row("opencode", "edit+usage_limit*", "limited", "usage_limit", 75, GUESS_5M, OPENAI, OPENCODE_USD, rule=SITS),
-    Row("opencode", "rate_limit*", "limited", "rate_limit", 75, GUESS_5M, session=False, rule=SITS),
+    Row("opencode", "rate_limit*", "limited", "rate_limit", 75, IN_2S, rule=REACHED),
     Row("opencode", "credits*", "limited", "credits", 75, GUESS_1H, session=False, rule=SITS),
     Row("opencode", "refused", "auth", "auth", 77, rule=HTTP_401),
     Row("opencode", "no_model", "failed", "model", 1),
