@@ -149,7 +149,7 @@ def config(rng: random.Random) -> None:
 
 def durations(rng: random.Random) -> None:
     """A duration is a number of seconds up to ten years, or refused."""
-    text = damaged_text(rng, rng.choice(("90s", "10m", "1h30m", "2d", "1w", "0", "1.5", "1e3")))
+    text = damaged_text(rng, rng.choice(("90s", "10m", "1h30m", "2d", "1w", "0", "1.5", "1e3", "4000d", "600w")))
     seconds = orch.parse_duration(rng.choice((text, rng.choice(ODD_VALUES))))
     assert 0 <= seconds <= 3660 * 86400, (text, seconds)
 
