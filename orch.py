@@ -4954,11 +4954,11 @@ def render_live(work: Sequence[Work], elapsed_s: float, left_s: float | None = N
     alone = len(work) == 1 and not work[0].role
     between = 3 if alone else 1                            # columns that part an activity from what it stands beside
     room = columns - columns_of(" · ".join(names + told))
-    if room < len(work) * (between + SAYING):
+    doing = [printable(one.activity) for one in work]
+    if room < sum(between + min(SAYING, columns_of(text)) for text in doing):
         names, room = short, columns - columns_of(" · ".join(short + told))
     while room < 0 and len(told) > 1:                      # better none than half a number
         room += 3 + columns_of(told.pop())
-    doing = [printable(one.activity) for one in work]
     widths = dict(enumerate(map(columns_of, doing)))
     give_way(widths, room - len(work) * between, widths)
     doing = [shown if shown == text or widths[i] >= SAYING else ""

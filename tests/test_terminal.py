@@ -297,6 +297,8 @@ LONG = [W("", "claude", "running pytest -q -n auto --dist worksteal tests/test_m
     (117, TEAM, None, "builder (claude) editing a_module.py · reviewer (codex) running pytest -q tests/test_a_m… · 1 min 15 s · 12.3k tokens"),
     (77, TEAM, None, "builder editing a_mod… · reviewer running pytest… · 1 min 15 s · 12.3k tokens"),
     (57, TEAM, None, "builder · reviewer · 1 min 15 s · 12.3k tokens"),
+    (77, [W("reviewer", "claude", "started", 66), W("critic", "codex", "2", 0)], None,
+     "reviewer (claude) started · critic (codex) 2 · 1 min 15 s · 66 tokens"),
     (37, TEAM, None, "builder · reviewer · 1 min 15 s"),
     (77, [WAITING], 7800, "every agent is at its limit · free in 2 h 10 min · 1 min 15 s"),
     (37, [WAITING], 7800, "free in 2 h 10 min · 1 min 15 s"),
