@@ -703,14 +703,20 @@ def test_client_that_no_longer_listens_stops_every_call(orch, client, fake):
     assert orch.leftovers() == {}
 
 
-@needs_proc
-def test_client_that_reads_nothing_hangs_nothing(orch, client, fake):
+def unread_answer(orch, client, fake):
+    """A client that has asked for a megabyte and not read it, and the pipe in which it waits."""
     fake("claude", claude_ok("x" * 1_000_000))
     read, write = os.pipe()
     one = client(stdout=write)
     os.close(write)
     one.put({**PING, "method": "tools/call", "params": {"name": "orch_run", "arguments": {"prompt": "x"}, "_meta": MODERN}})
     wait_until(lambda: orch.state().get("jobs"))
+    return one, read
+
+
+@needs_proc
+def test_client_that_reads_nothing_hangs_nothing(orch, client, fake):
+    one, read = unread_answer(orch, client, fake)
     one.process.stdin.close()
     assert one.process.wait(30) == 0
     os.close(read)
@@ -719,12 +725,7 @@ def test_client_that_reads_nothing_hangs_nothing(orch, client, fake):
 
 @needs_proc
 def test_client_that_reads_late_gets_everything(orch, client, fake):
-    fake("claude", claude_ok("x" * 1_000_000))
-    read, write = os.pipe()
-    one = client(stdout=write)
-    os.close(write)
-    one.put({**PING, "method": "tools/call", "params": {"name": "orch_run", "arguments": {"prompt": "x"}, "_meta": MODERN}})
-    wait_until(lambda: orch.state().get("jobs"))
+    one, read = unread_answer(orch, client, fake)
     time.sleep(2.5)
     with open(read, "rb") as file:
         assert len(json.loads(file.readline())["result"]["content"][0]["text"]) == 1_000_000
