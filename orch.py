@@ -1757,12 +1757,13 @@ SCOPE_NAMES: tuple[str, ...] = (
     r"rate limit reached for (?:model )?[`'\"]?([\w./:@-]+)[`'\"]? in organization [\s\S]{1,80}?\btokens per",
     r"daily ([a-z][\w.-]*\d[\w.-]*) quota|base model: ([\w.@-]+\w)|for team \S+ and model ([\w.-]+\w)",
 )
+FAMILIES = "(Opus|Sonnet|Haiku|Fable)"                     # told by name: other things begin with a capital as well
 SCOPE_FAMILIES: tuple[str, ...] = (
     r"(?:hit|reached) your (?!(?i:session|weekly|daily|monthly|usage|rate|free|org|plan|"
     r"limit)\b)([A-Z]\w+)(?: \d[\d.]*)?(?: weekly| daily)? limit",
     r"\b(?!(?i:session|weekly|daily|monthly|usage|rate|context|quota|model|hit|your)\b)([A-Z]\w+) (?:weekly|"
-    r"daily) limit reached|^[^\w\n]{0,40}(Opus|Sonnet|Haiku|Fable)(?: [\d.]+)? limit reached",
-    r"\busage limit for (Opus|Sonnet|Haiku|Fable)\b", r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
+    rf"daily) limit reached|^[^\w\n]{{0,40}}{FAMILIES}(?: [\d.]+)? limit reached",
+    rf"\busage limit for {FAMILIES}\b", r"quota metric '([A-Z][a-z]+ [\d.]+ [A-Z]\w+) Requests'",
 )
 SCOPE_MODEL = (r"(?:on|for) this model|switch(?:ing)? (?:to )?(?:another |auto |a different )?models?\b|"
                r"(?:choose|try|select) (?:another|a different) model|switching to auto\b|for (?:1M|long) context|"
