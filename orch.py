@@ -4612,10 +4612,7 @@ def render_changes(changes: Changes) -> str:
 
 def parse_changes(text: str) -> Changes | None:
     """Read that again; None where it is nothing that we wrote: it lies where anybody may write."""
-    try:
-        found = _dict(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
+    found = _dict(_json(text))
     rows, shown = [_list(row) for row in _list(found.get("files"))], _list(found.get("shown"))
     texts = [found.get("diff"), *shown, *(text for row in rows for text in row[:2]),
              *(text for row in rows for text in row[2:] if text is not None)]
